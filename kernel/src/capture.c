@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * capture=<fd>: every packet that leaves on any interface of any namespace, as
+ * one pcapng stream on a file descriptor of the host.
+ *
+ * The host hashes the stream (the run's capture_sha256) or keeps it (--pcap). A
+ * program in the guest could do the same, but every packet would then cost
+ * system calls, and would have to be moved through the guest's own scheduler.
+ *
+ * What is taken: packets as they leave an interface, after its queue, so that
+ * one lost in netem is not there. A veth's far end sees the same packet, so its
+ * arrival is not taken again; a tunnel's (wg, tun) is, because what arrives there
+ * left nowhere else. ifb is left out: it is a queue and not an interface that a
+ * packet crosses. Names are "<alias of the namespace's lo>/<interface>".
+ */
+#include <linux/if_arp.h>
+#include <linux/init.h>
+#include <linux/netdevice.h>
+#include <linux/reboot.h>
+#include <linux/skbuff.h>
+#include <net/net_namespace.h>
+#include <net/netns/generic.h>
+#include <net/rtnetlink.h>
+#include <os.h>
+
+#define BUFFER_SIZE	(1 << 18)
+#define BLOCK_MAX	(1 << 17)	/* the largest packet, 64 KiB, and its header */
+#define INTERFACES_MAX	256
+
+#define LINKTYPE_ETHERNET	1
+#define LINKTYPE_RAW		101
+
+/* pcapng (draft-ietf-opsawg-pcapng), native byte order, nanoseconds */
+#define SECTION_HEADER		0x0a0d0d0a
+#define INTERFACE_DESCRIPTION	1
+#define ENHANCED_PACKET		6
+#define OPTION_IF_NAME		2
+#define OPTION_IF_TSRESOL	9
+
+static int capture_fd = -1;
+static u8 buffer[BUFFER_SIZE];
+static size_t used;
+static DEFINE_SPINLOCK(lock);
+static struct { struct net *net; int ifindex; } interfaces[INTERFACES_MAX];
+static unsigned int interface_count;
+static unsigned int capture_net_id;
+
+static void flush(void)
+{
+	size_t done = 0;
+
+	while (done < used) {
+		int n = os_write_file(capture_fd, buffer + done, used - done);
+
+		if (n == -EINTR)
+			continue;
+		if (n <= 0)
+			panic("capture: the host no longer reads it (error %d)", n);
+		done += n;
+	}
+	used = 0;
+}
+
+static void put(const void *data, size_t len)
+{
+	memcpy(buffer + used, data, len);
+	used += len;
+}
+
+static void put32(u32 value)
+{
+	put(&value, sizeof(value));
+}
+
+static void pad(void)
+{
+	while (used % 4)
+		buffer[used++] = 0;
+}
+
+/* A block is its type, its length, the body and the length once more. */
+static size_t block_start(u32 type)
+{
+	size_t start;
+
+	if (used > BUFFER_SIZE - BLOCK_MAX)
+		flush();
+	start = used;
+	put32(type);
+	put32(0);
+	return start;
+}
+
+static void block_end(size_t start)
+{
+	u32 len;
+
+	pad();
+	len = used + sizeof(len) - start;
+	put32(len);
+	memcpy(buffer + start + sizeof(u32), &len, sizeof(len));
+}
+
+static void put_option(u16 code, const void *value, u16 len)
+{
+	put(&code, sizeof(code));
+	put(&len, sizeof(len));
+	put(value, len);
+	pad();
+}
+
+static void put_section_header(void)
+{
+	size_t block = block_start(SECTION_HEADER);
+	const s64 length_unknown = -1;
+
+	put32(0x1a2b3c4d);		/* byte order */
+	put32(1);			/* version 1.0 */
+	put(&length_unknown, sizeof(length_unknown));
+	block_end(block);
+}
+
+static void put_interface(const struct net_device *dev, u16 linktype)
+{
+	size_t block = block_start(INTERFACE_DESCRIPTION);
+	char host[IFALIASZ] = "", name[IFALIASZ + IFNAMSIZ + 1];
+	const u8 nanoseconds = 9;
+	const u16 reserved = 0;
+	int len;
+
+	dev_get_alias(dev_net(dev)->loopback_dev, host, sizeof(host));
+	len = snprintf(name, sizeof(name), "%s/%s", host, dev->name);
+	put(&linktype, sizeof(linktype));
+	put(&reserved, sizeof(reserved));
+	put32(0);			/* no limit on a packet's length */
+	put_option(OPTION_IF_NAME, name, len);
+	put_option(OPTION_IF_TSRESOL, &nanoseconds, 1);
+	put32(0);			/* end of options */
+	block_end(block);
+}
+
+static int interface_number(const struct net_device *dev, u16 linktype)
+{
+	struct net *net = dev_net(dev);
+	unsigned int i;
+
+	for (i = 0; i < interface_count; i++)
+		if (interfaces[i].net == net && interfaces[i].ifindex == dev->ifindex)
+			return i;
+	if (interface_count == INTERFACES_MAX)
+		panic("capture: more than %d interfaces", INTERFACES_MAX);
+	interfaces[i].net = net;
+	interfaces[i].ifindex = dev->ifindex;
+	interface_count++;
+	put_interface(dev, linktype);
+	return i;
+}
+
+static bool is_kind(const struct net_device *dev, const char *kind)
+{
+	return dev->rtnl_link_ops && !strcmp(dev->rtnl_link_ops->kind, kind);
+}
+
+static int capture_packet(struct sk_buff *skb, struct net_device *dev,
+			  struct packet_type *pt, struct net_device *orig_dev)
+{
+	bool ethernet = dev->type != ARPHRD_NONE;
+	bool taken = skb->pkt_type == PACKET_OUTGOING ? !is_kind(dev, "ifb") : !ethernet;
+	u64 now = ktime_get_real_fast_ns();
+	size_t block;
+	u32 number;
+
+	if (!taken)
+		goto out;
+	spin_lock_bh(&lock);
+	number = interface_number(dev, ethernet ? LINKTYPE_ETHERNET : LINKTYPE_RAW);
+	block = block_start(ENHANCED_PACKET);
+	put32(number);
+	put32(now >> 32);
+	put32(now);
+	put32(skb->len);		/* captured */
+	put32(skb->len);		/* on the wire */
+	if (skb_copy_bits(skb, 0, buffer + used, skb->len))
+		panic("capture: a packet of %u bytes could not be read", skb->len);
+	used += skb->len;
+	block_end(block);
+	spin_unlock_bh(&lock);
+out:
+	consume_skb(skb);
+	return 0;
+}
+
+static int __net_init capture_net_init(struct net *net)
+{
+	struct packet_type *tap = net_generic(net, capture_net_id);
+
+	tap->type = htons(ETH_P_ALL);
+	tap->func = capture_packet;
+	tap->af_packet_net = net;
+	dev_add_pack(tap);
+	return 0;
+}
+
+static void __net_exit capture_net_exit(struct net *net)
+{
+	unsigned int i;
+
+	dev_remove_pack(net_generic(net, capture_net_id));
+	/* another namespace may get this address: its interfaces are new ones */
+	for (i = 0; i < interface_count; i++)
+		if (interfaces[i].net == net)
+			interfaces[i].net = NULL;
+}
+
+static struct pernet_operations capture_net_ops = {
+	.init = capture_net_init,
+	.exit = capture_net_exit,
+	.id = &capture_net_id,
+	.size = sizeof(struct packet_type),
+};
+
+static int capture_reboot(struct notifier_block *nb, unsigned long action, void *data)
+{
+	spin_lock_bh(&lock);
+	flush();
+	spin_unlock_bh(&lock);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block capture_reboot_notifier = {
+	.notifier_call = capture_reboot,
+};
+
+static int __init capture_setup(char *str)
+{
+	return kstrtoint(str, 10, &capture_fd) == 0;
+}
+__setup("capture=", capture_setup);
+
+static int __init capture_init(void)
+{
+	if (capture_fd < 0)
+		return 0;
+	put_section_header();
+	register_reboot_notifier(&capture_reboot_notifier);
+	return register_pernet_subsys(&capture_net_ops);
+}
+subsys_initcall(capture_init);

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Debian packages without touching the machine's own package lists: a private apt under the cache directory.
+
+Nothing is installed: packages are resolved as if on an empty machine, downloaded (apt checks their signatures
+against Debian's archive keyring) and unpacked. No root is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from openbach_run.errors import SetupError
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+MIRROR_VARIABLE = "OPENBACH_RUN_DEBIAN_MIRROR"
+CODENAMES = re.compile(r"(bookworm|trixie|forky|sid|oldstable|stable|testing|unstable)$")
+
+
+def run(command: Sequence[str], what: str, **environment: str) -> str:
+    """Runs a command of the set-up; SetupError carries the command and all it printed."""
+    done = subprocess.run(
+        command,
+        check=False,
+        env={**os.environ, "LC_ALL": "C", **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise SetupError(f"{what} failed ({' '.join(command)}):\n{done.stdout.strip()}")
+    return done.stdout
+
+
+def mirror() -> str:
+    """The Debian mirror that this machine's apt uses, or the one in OPENBACH_RUN_DEBIAN_MIRROR."""
+    if given := os.environ.get(MIRROR_VARIABLE):
+        return given
+    targets = run(["apt-get", "indextargets", "--format", "$(COMPONENT) $(RELEASE) $(REPO_URI)"], "reading apt's sources")
+    for line in targets.splitlines():
+        component, release, uri = line.split(" ", 2)
+        if component == "main" and CODENAMES.match(release):
+            return uri
+    raise SetupError(f"apt on this machine names no Debian mirror; give one: {MIRROR_VARIABLE}=<URI of a Debian mirror>")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One package of a resolved set: `name_version_architecture`, as in its file name."""
+
+    file_name: str
+
+    @property
+    def identity(self) -> str:
+        return self.file_name.removesuffix(".deb").replace("%3a", ":")
+
+
+@dataclass(frozen=True)
+class Apt:
+    """An apt of our own in `directory`, over the suites given; `pins` take packages from a suite that is not the first."""
+
+    directory: Path
+    suites: tuple[str, ...]
+    pins: dict[str, tuple[str, ...]]
+
+    def prepare(self) -> None:
+        """Writes the configuration and fetches the package lists. Raises SetupError."""
+        if not KEYRING.exists():
+            raise SetupError(f"{KEYRING} is missing: install the package debian-archive-keyring")
+        for name in ("lists/partial", "archives/partial"):
+            (self.directory / name).mkdir(parents=True, exist_ok=True)
+        uri = mirror()
+        self._write("sources", "".join(f"deb [signed-by={KEYRING}] {uri} {suite} main\n" for suite in self.suites))
+        self._write("preferences", self._preferences())
+        self._write("status", "")
+        self._write("apt.conf", self._configuration())
+        self._apt("fetching Debian's package lists", "update", "--error-on=any")
+
+    def resolve(self, names: Sequence[str]) -> list[Package]:
+        """The packages and all they depend on, sorted by file name."""
+        printed = self._apt("resolving Debian packages", "install", "--print-uris", "-qq", "-y", *names)
+        return sorted(
+            (Package(line.split(" ")[1]) for line in printed.splitlines() if line.startswith("'")),
+            key=lambda package: package.file_name,
+        )
+
+    def download(self, names: Sequence[str]) -> Path:
+        """Downloads what `resolve` names; returns the directory of the .deb files."""
+        self._apt("downloading Debian packages", "install", "--download-only", "-qq", "-y", *names)
+        return self.directory / "archives"
+
+    def candidate(self, name: str) -> str | None:
+        """The version apt would install, or None when no suite has the package."""
+        found = re.search(r"Candidate: (\S+)", self._apt(f"looking for {name}", "policy", name, program="apt-cache"))
+        return None if found is None or found[1] == "(none)" else found[1]
+
+    def fetch(self, name: str) -> Path:
+        """Downloads one package without what it depends on; returns its .deb file."""
+        archives = self.directory / "archives"
+        file_name = self._apt(f"looking for {name}", "download", "--print-uris", "-qq", name).split(" ")[1]
+        configuration = str(self.directory / "apt.conf")
+        run(["env", "-C", str(archives), "apt-get", "download", "-qq", name], f"downloading {name}", APT_CONFIG=configuration)
+        return archives / file_name
+
+    def _apt(self, what: str, *arguments: str, program: str = "apt-get") -> str:
+        return run([program, *arguments], what, APT_CONFIG=str(self.directory / "apt.conf"))
+
+    def _write(self, name: str, text: str) -> None:
+        (self.directory / name).write_text(text)
+
+    def _preferences(self) -> str:
+        first = f"Package: *\nPin: release n={self.suites[0]}\nPin-Priority: 500\n\n"
+        others = "".join(f"Package: *\nPin: release n={suite}\nPin-Priority: 100\n\n" for suite in self.suites[1:])
+        pinned = "".join(
+            f"Package: {' '.join(names)}\nPin: release n={suite}\nPin-Priority: 900\n\n" for suite, names in self.pins.items()
+        )
+        return first + others + pinned
+
+    def _configuration(self) -> str:
+        at = self.directory
+        return (
+            f'Dir::Etc::sourcelist "{at}/sources";\nDir::Etc::sourceparts "/dev/null";\n'
+            f'Dir::Etc::preferences "{at}/preferences";\nDir::Etc::preferencesparts "/dev/null";\n'
+            f'Dir::State::status "{at}/status";\nDir::State::lists "{at}/lists";\n'
+            f'Dir::Cache "{at}";\nDir::Cache::archives "{at}/archives";\n'
+            'Acquire::Languages "none";\nAPT::Install-Recommends "false";\nAPT::Sandbox::User "";\nDebug::NoLocking "true";\n'
+        )

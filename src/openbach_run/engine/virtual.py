@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The virtual engine: one run is one User Mode Linux process in time-travel mode, pinned to one CPU.
+
+The guest's clock stands still while anything in it computes and jumps when all of it is idle. The run's directory
+is the guest's /run/openbach; its packets arrive on a pipe and are hashed, or kept with `pcap`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from openbach_run.engine.cache import Progress, cache_directory
+from openbach_run.engine.image import Image, ensure_code, ensure_image
+from openbach_run.engine.kernel import Kernel, ensure_kernel
+from openbach_run.errors import SetupError
+
+GUEST_MEMORY = "512M"
+GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
+SILENCE_LIMIT_S = 120.0  # wall time without an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung
+PIPE_BYTES = 1 << 20
+
+OnEvent = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to. `error` is None when the scenario ended `Finished Ok`, else text for a person."""
+
+    status: str
+    virtual_s: float
+    wall_s: float
+    capture_sha256: str
+    error: str | None
+
+
+class VirtualEngine:
+    """Runs run specifications in guests. `prepare` first; `run` may be called from several threads, `stop` from any."""
+
+    def __init__(self, repository: Path, jobs: Mapping[str, Path], *, pcap: bool = False, cache: Path | None = None) -> None:
+        """`jobs` maps job names to the `files` folders of their packages."""
+        self._repository = repository
+        self._jobs = jobs
+        self._pcap = pcap
+        self._cache = cache or cache_directory()
+        self._kernel: Kernel | None = None
+        self._image: Image | None = None
+        self._code: Path | None = None
+        self._guests: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._stopping = False
+
+    def prepare(self, progress: Progress) -> None:
+        """Makes the kernel, the guest tree and the snapshot of the code if they are missing. Raises SetupError."""
+        source = self._repository / "src/openbach_run"
+        try:
+            self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
+            self._image = ensure_image(self._cache, source / "guest", _vpn_packages(self._repository), progress)
+            self._code = ensure_code(self._cache, self._image, self._code_folders(source))
+        except OSError as error:
+            raise SetupError(f"setting up the virtual engine: {error}") from error
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Everything outside the scenario that a run's packets depend on."""
+        assert self._kernel and self._image and self._code
+        return {
+            "engine": "virtual",
+            "kernel": self._kernel.identity,
+            "image": self._image.identity,
+            "code": self._code.name,
+            "memory": GUEST_MEMORY,
+            "process_mode": "seccomp",
+        }
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Names and versions of the Debian packages in the guest."""
+        assert self._image
+        return self._image.packages
+
+    def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the guest has powered off."""
+        (run_dir / "run.json").write_text(json.dumps(spec))
+        started = time.monotonic()
+        read_end, write_end = os.pipe()
+        _widen(read_end)
+        with (run_dir / "console.log").open("wb") as console, os.fdopen(read_end, "rb", buffering=0) as packets:
+            try:
+                guest = self._boot(spec, run_dir, cpu, write_end, console)
+            finally:
+                os.close(write_end)
+            capture = _Capture(packets, run_dir / "capture.pcapng" if self._pcap else None)
+            hung = self._watch(guest, run_dir / "events.jsonl", on_event)
+            capture.join()
+        wall_s = time.monotonic() - started
+        shutil.rmtree(run_dir / "uml", ignore_errors=True)
+        return _outcome(run_dir, wall_s, capture.sha256, hung)
+
+    def stop(self) -> None:
+        """Ends every guest that runs, and lets no other one start."""
+        with self._lock:
+            self._stopping = True
+            for guest in self._guests:
+                guest.kill()
+
+    def _code_folders(self, source: Path) -> dict[str, Path]:
+        guest_modules = {f"src/openbach_run/{name}": source / name for name in ("guest",)}
+        jobs = {f"jobs/{name}": folder for name, folder in self._jobs.items()}
+        return {**guest_modules, **jobs, "vpn-configs": self._repository / "vpn-configs"}
+
+    def _boot(
+        self, spec: Mapping[str, Any], run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
+    ) -> subprocess.Popen[bytes]:
+        assert self._kernel and self._image and self._code
+        command = [
+            *("setpriv", "--pdeathsig", "KILL", "taskset", "--cpu-list", str(cpu)),
+            *(str(self._kernel.executable), f"mem={GUEST_MEMORY}", "quiet", "panic=-1"),
+            *("root=/dev/root", "rootfstype=hostfs", f"rootflags={self._image.root}", "ro"),
+            *("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}", "seccomp=on"),
+            *("con=null", "con0=null,fd:1", f"uml_dir={run_dir / 'uml'}", "umid=guest"),
+            *(f"seed={spec['seed']}", f"capture={capture_fd}"),
+            *(f"RUN_DIR={run_dir}", f"CODE_DIR={self._code}"),
+            *("init=/usr/bin/python3", "--", "-ISB", "/init.py"),
+        ]
+        (run_dir / "uml").mkdir()
+        with self._lock:
+            if self._stopping:
+                raise InterruptedError("the engine is stopping")
+            guest = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT, pass_fds=[capture_fd], env={}
+            )
+            self._guests.add(guest)
+        return guest
+
+    def _watch(self, guest: subprocess.Popen[bytes], events: Path, on_event: OnEvent) -> bool:
+        """Passes events on until the guest is gone. True when it had to be killed because none came."""
+        reader = _EventReader(events, on_event)
+        ended = os.pidfd_open(guest.pid)
+        heard = time.monotonic()
+        hung = False
+        try:
+            while not select.select([ended], [], [], 0.2)[0]:
+                if reader.read():
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > SILENCE_LIMIT_S and not hung:
+                    hung = True
+                    guest.kill()
+            reader.read()
+        finally:
+            os.close(ended)
+            guest.kill()
+            guest.wait()
+            with self._lock:
+                self._guests.discard(guest)
+        return hung
+
+
+class _Capture(threading.Thread):
+    """Reads the guest's packets: hashes the stream and, if asked, keeps it."""
+
+    def __init__(self, packets: BinaryIO, keep: Path | None) -> None:
+        super().__init__(daemon=True)
+        self._packets = packets
+        self._keep = keep
+        self._digest = hashlib.sha256()
+        self.start()
+
+    def run(self) -> None:
+        buffer = memoryview(bytearray(PIPE_BYTES))
+        with open(self._keep or os.devnull, "wb", buffering=0) as file:
+            while size := self._packets.readinto(buffer):  # type: ignore[attr-defined]
+                self._digest.update(buffer[:size])
+                if self._keep:
+                    file.write(buffer[:size])
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+class _EventReader:
+    """Reads the lines that the guest has added to events.jsonl since the last time."""
+
+    def __init__(self, path: Path, on_event: OnEvent) -> None:
+        self._path = path
+        self._on_event = on_event
+        self._offset = 0
+
+    def read(self) -> bool:
+        if not self._path.exists():
+            return False
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            lines = file.read().splitlines(keepends=True)
+        complete = [line for line in lines if line.endswith(b"\n")]
+        for line in complete:
+            self._on_event(json.loads(line))
+        self._offset += sum(map(len, complete))
+        return bool(complete)
+
+
+def _vpn_packages(repository: Path) -> list[str]:
+    descriptions = sorted((repository / "vpn-configs").glob("*/vpn.json"))
+    return sorted({package for file in descriptions for package in json.loads(file.read_text())["packages"]})
+
+
+def _widen(pipe: int) -> None:
+    """A pipe that holds more lets the guest and the hashing thread change places less often."""
+    import fcntl
+
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    except PermissionError:
+        pass
+
+
+def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, hung: bool) -> Outcome:
+    try:
+        result = json.loads((run_dir / "result.json").read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        why = f"showed no progress for {SILENCE_LIMIT_S:.0f} s and was ended" if hung else "ended before the scenario did"
+        tail = "\n".join(console_tail(run_dir))
+        return Outcome("Guest Lost", 0.0, wall_s, capture_sha256, f"the guest {why}; its console's last lines:\n{tail}")
+    error = None if result["status"] == "Finished Ok" else _explain(result)
+    return Outcome(result["status"], result["virtual_s"], wall_s, capture_sha256, error)
+
+
+def _explain(result: Mapping[str, Any]) -> str:
+    """The failed jobs and functions of a result.json, for a person."""
+    lines = []
+    for failed in result["failed"]:
+        if "job" in failed:
+            lines.append(f"job {failed['job']} on {failed['entity']}: {failed['status']}, exit code {failed['exit_code']}")
+            lines += [f"    {line}" for line in failed["last_lines"]]
+        else:
+            lines.append(f"function {failed['function']}: {failed['error']}")
+    return "\n".join(lines) or result["status"]
+
+
+def console_tail(run_dir: Path, count: int = 15) -> list[str]:
+    """The last lines of the guest's kernel log."""
+    return (run_dir / "console.log").read_text(errors="replace").splitlines()[-count:]

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Process 1 of the guest: mounts what a run needs, hands over to openbach_run.guest.main, and powers off.
+
+The kernel starts it with RUN_DIR and CODE_DIR, directories of the host, in the environment. It is copied into
+the guest tree as /init.py; everything else comes from CODE_DIR, a snapshot of the repository's guest code.
+"""
+
+import ctypes
+import os
+import sys
+import traceback
+
+RUN_POINT = "/run/openbach"
+CODE_POINT = "/opt/openbach-run"
+READ_ONLY = 1  # MS_RDONLY
+POWER_OFF = 0x4321FEDC  # LINUX_REBOOT_CMD_POWER_OFF
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def mount(kind: str, point: str, options: str = "", flags: int = 0) -> None:
+    os.makedirs(point, exist_ok=True)
+    if libc.mount(kind.encode(), point.encode(), kind.encode(), flags, options.encode()):
+        raise OSError(ctypes.get_errno(), f"mounting {kind} ({options})", point)
+
+
+def mount_all() -> None:
+    mount("proc", "/proc")
+    mount("sysfs", "/sys")
+    for directory in ("/run", "/tmp", "/root", "/var/lib", "/var/log", "/opt/openbach/agent"):
+        mount("tmpfs", directory)
+    mount("devpts", "/dev/pts")
+    mount("tmpfs", "/dev/shm")
+    mount("hostfs", RUN_POINT, os.environ["RUN_DIR"])
+    mount("hostfs", CODE_POINT, os.environ["CODE_DIR"], READ_ONLY)
+
+
+def make_devices() -> None:
+    if not os.path.exists("/dev/net/tun"):
+        os.makedirs("/dev/net", exist_ok=True)
+        os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        os.symlink(f"/proc/self/fd{target}", f"/dev/{name}")
+
+
+def link_jobs() -> None:
+    """Jobs stand where a real agent has them: /opt/openbach/agent/jobs/<job>."""
+    os.makedirs("/opt/openbach/agent/jobs", exist_ok=True)
+    for job in sorted(os.listdir(f"{CODE_POINT}/jobs")):
+        os.symlink(f"{CODE_POINT}/jobs/{job}", f"/opt/openbach/agent/jobs/{job}")
+
+
+def main() -> None:
+    try:
+        mount_all()
+        make_devices()
+        link_jobs()
+        os.environ.clear()
+        os.environ.update(PATH="/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", LANG="C.UTF-8", PYTHONHASHSEED="0")
+        os.chdir("/root")
+        sys.path.insert(0, f"{CODE_POINT}/src")
+        from openbach_run.guest.main import main as run
+
+        run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os.sync()
+        libc.reboot(POWER_OFF)
+
+
+if __name__ == "__main__":
+    main()
