@@ -7,6 +7,7 @@ is the guest's /run/openbach; its packets arrive on a pipe and are hashed, or ke
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -123,23 +124,21 @@ class VirtualEngine:
         self, spec: Mapping[str, Any], run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
     ) -> subprocess.Popen[bytes]:
         assert self._kernel and self._image and self._code
-        command = [
-            *("setpriv", "--pdeathsig", "KILL", "taskset", "--cpu-list", str(cpu)),
-            *(str(self._kernel.executable), f"mem={GUEST_MEMORY}", "quiet", "panic=-1"),
-            *("root=/dev/root", "rootfstype=hostfs", f"rootflags={self._image.root}", "ro"),
-            *("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}", "seccomp=on"),
-            *("con=null", "con0=null,fd:1", f"uml_dir={run_dir / 'uml'}", "umid=guest"),
-            *(f"seed={spec['seed']}", f"capture={capture_fd}"),
-            *(f"RUN_DIR={run_dir}", f"CODE_DIR={self._code}"),
+        kernel_arguments = [
+            *(f"mem={GUEST_MEMORY}", "quiet", "panic=-1", "root=/dev/root", "rootfstype=hostfs", f"rootflags={self._image.root}", "ro"),
+            *("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}", "seccomp=on", f"seed={spec['seed']}"),
+            *("con=null", "con0=null,fd:1", f"uml_dir={run_dir}/uml", "umid=guest", "capture=0", f"RUN_DIR={run_dir}", f"CODE_DIR={self._code}"),
             *("init=/usr/bin/python3", "--", "-ISB", "/init.py"),
         ]
+        pinned = ["setpriv", "--pdeathsig", "KILL", "taskset", "--cpu-list", str(cpu)]
         (run_dir / "uml").mkdir()
         with self._lock:
             if self._stopping:
                 raise InterruptedError("the engine is stopping")
             guest = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT, pass_fds=[capture_fd], env={}
-            )
+                [*pinned, str(self._kernel.executable), *kernel_arguments],
+                env={"PATH": os.defpath, "HOME": str(run_dir)}, stdin=capture_fd, stdout=console, stderr=subprocess.STDOUT,
+            )  # fmt: skip
             self._guests.add(guest)
         return guest
 
@@ -217,8 +216,6 @@ def _vpn_packages(repository: Path) -> list[str]:
 
 def _widen(pipe: int) -> None:
     """A pipe that holds more lets the guest and the hashing thread change places less often."""
-    import fcntl
-
     try:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     except PermissionError:
