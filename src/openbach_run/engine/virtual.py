@@ -48,11 +48,20 @@ class Outcome:
 class VirtualEngine:
     """Runs run specifications in guests. `prepare` first; `run` may be called from several threads, `stop` from any."""
 
-    def __init__(self, repository: Path, jobs: Mapping[str, Path], *, pcap: bool = False, cache: Path | None = None) -> None:
-        """`jobs` maps job names to the `files` folders of their packages."""
+    def __init__(
+        self,
+        repository: Path,
+        code: Mapping[str, Path],
+        *,
+        pcap: bool = False,
+        cache: Path | None = None,
+        silence_limit_s: float = SILENCE_LIMIT_S,
+    ) -> None:
+        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures."""
         self._repository = repository
-        self._jobs = jobs
+        self._code_folders = code
         self._pcap = pcap
+        self._silence_limit_s = silence_limit_s
         self._cache = cache or cache_directory()
         self._kernel: Kernel | None = None
         self._image: Image | None = None
@@ -63,11 +72,11 @@ class VirtualEngine:
 
     def prepare(self, progress: Progress) -> None:
         """Makes the kernel, the guest tree and the snapshot of the code if they are missing. Raises SetupError."""
-        source = self._repository / "src/openbach_run"
+        guest = self._repository / "src/openbach_run/guest"
         try:
             self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
-            self._image = ensure_image(self._cache, source / "guest", _vpn_packages(self._repository), progress)
-            self._code = ensure_code(self._cache, self._image, self._code_folders(source))
+            self._image = ensure_image(self._cache, guest, _vpn_packages(self._repository), progress)
+            self._code = ensure_code(self._cache, self._image, self._code_folders)
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
 
@@ -106,7 +115,8 @@ class VirtualEngine:
             capture.join()
         wall_s = time.monotonic() - started
         shutil.rmtree(run_dir / "uml", ignore_errors=True)
-        return _outcome(run_dir, wall_s, capture.sha256, hung)
+        silence_s = self._silence_limit_s if hung else None
+        return _outcome(run_dir, wall_s, capture.sha256, silence_s)
 
     def stop(self) -> None:
         """Ends every guest that runs, and lets no other one start."""
@@ -114,11 +124,6 @@ class VirtualEngine:
             self._stopping = True
             for guest in self._guests:
                 guest.kill()
-
-    def _code_folders(self, source: Path) -> dict[str, Path]:
-        guest_modules = {f"src/openbach_run/{name}": source / name for name in ("guest",)}
-        jobs = {f"jobs/{name}": folder for name, folder in self._jobs.items()}
-        return {**guest_modules, **jobs, "vpn-configs": self._repository / "vpn-configs"}
 
     def _boot(
         self, spec: Mapping[str, Any], run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
@@ -152,7 +157,7 @@ class VirtualEngine:
             while not select.select([ended], [], [], 0.2)[0]:
                 if reader.read():
                     heard = time.monotonic()
-                elif time.monotonic() - heard > SILENCE_LIMIT_S and not hung:
+                elif time.monotonic() - heard > self._silence_limit_s and not hung:
                     hung = True
                     guest.kill()
             reader.read()
@@ -209,6 +214,15 @@ class _EventReader:
         return bool(complete)
 
 
+def guest_code(repository: Path, jobs: Mapping[str, Path]) -> dict[str, Path]:
+    """The code of a run by its place in the guest; `jobs` maps job names to the `files` folders of their packages."""
+    return {
+        "src/openbach_run": repository / "src/openbach_run",
+        "vpn-configs": repository / "vpn-configs",
+        **{f"jobs/{name}": folder for name, folder in jobs.items()},
+    }
+
+
 def _vpn_packages(repository: Path) -> list[str]:
     descriptions = sorted((repository / "vpn-configs").glob("*/vpn.json"))
     return sorted({package for file in descriptions for package in json.loads(file.read_text())["packages"]})
@@ -222,11 +236,12 @@ def _widen(pipe: int) -> None:
         pass
 
 
-def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, hung: bool) -> Outcome:
+def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, silence_s: float | None) -> Outcome:
     try:
         result = json.loads((run_dir / "result.json").read_text())
     except (FileNotFoundError, json.JSONDecodeError):
-        why = f"showed no progress for {SILENCE_LIMIT_S:.0f} s and was ended" if hung else "ended before the scenario did"
+        hung = f"showed no progress for {silence_s:g} s and was ended"
+        why = "ended before the scenario did" if silence_s is None else hung
         tail = "\n".join(console_tail(run_dir))
         return Outcome("Guest Lost", 0.0, wall_s, capture_sha256, f"the guest {why}; its console's last lines:\n{tail}")
     error = None if result["status"] == "Finished Ok" else _explain(result)

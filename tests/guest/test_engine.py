@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run can never hang, and an empty one costs next to nothing: guests that run a few lines of Python instead of a scenario."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+from conftest import REPOSITORY
+
+from openbach_run.engine.virtual import Outcome, VirtualEngine
+
+GuestRun = Callable[..., Outcome]
+
+
+def engine_with(folder: Path, *parts: str, silence_limit_s: float = 60) -> VirtualEngine:
+    """An engine whose guests run the lines of `parts` in place of the director."""
+    guest = folder / "openbach_run/guest"
+    guest.mkdir(parents=True)
+    (guest.parent / "__init__.py").touch()
+    (guest / "__init__.py").touch()
+    (guest / "main.py").write_text("def main():\n" + "".join(indent(dedent(part), "    ") for part in parts))
+    (folder / "jobs").mkdir()
+    (folder / "jobs/empty").touch()
+    engine = VirtualEngine(
+        REPOSITORY, {"src": folder, "jobs": folder / "jobs"}, silence_limit_s=silence_limit_s
+    )
+    engine.prepare(lambda text, part: None)
+    return engine
+
+
+SPIN = """
+    import subprocess
+    subprocess.run(["mawk", "BEGIN { while (1) n++ }"])
+"""
+FINISH = """
+    import json, time
+    with open("/run/openbach/result.json", "w") as file:
+        json.dump({"status": "Finished Ok", "virtual_s": time.monotonic(), "failed": []}, file)
+"""
+
+
+@pytest.fixture
+def guest_run(tmp_path: Path) -> GuestRun:
+    def run(*parts: str) -> Outcome:
+        engine = engine_with(tmp_path / "code", *parts)
+        record = tmp_path / "record"
+        record.mkdir()
+        return engine.run({"seed": 1}, record, 0, lambda event: None)
+
+    return run
+
+
+def test_an_empty_run_ends_well(guest_run: GuestRun) -> None:
+    outcome = guest_run(FINISH)
+    assert outcome.error is None
+    assert outcome.virtual_s < 1
+
+
+def test_a_program_that_computes_for_ever_is_named(guest_run: GuestRun) -> None:
+    outcome = guest_run(SPIN)
+    assert outcome.error is not None
+    assert "program mawk" in outcome.error
+    assert "computes without end" in outcome.error
+
+
+def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
+    """100 virtual seconds of a loop on select() with nothing to wait for; without a price per call it would never end."""
+    outcome = guest_run(
+        """
+        import select, time
+        end = time.monotonic() + 100
+        while time.monotonic() < end:
+            select.select([], [], [], 0)
+        """,
+        FINISH,
+    )
+    assert outcome.error is None
+    assert 100 <= outcome.virtual_s < 101
+
+
+def test_a_panic_is_told(guest_run: GuestRun) -> None:
+    outcome = guest_run("""
+        import os
+        os.kill(1, 11)
+        os._exit(1)
+    """)
+    assert outcome.error is not None
+    assert "ended before the scenario did" in outcome.error
+    assert "panic" in outcome.error
+
+
+def test_a_guest_without_progress_is_ended(tmp_path: Path) -> None:
+    engine = engine_with(tmp_path / "code", "import signal; signal.pause()", silence_limit_s=1)
+    record = tmp_path / "record"
+    record.mkdir()
+    outcome = engine.run({"seed": 1}, record, 0, lambda event: None)
+    assert outcome.error is not None
+    assert "no progress for 1 s" in outcome.error
+    assert not _guests_of(record)
+
+
+def test_stop_ends_the_guest(tmp_path: Path) -> None:
+    engine = engine_with(tmp_path / "code", SPIN)
+    record = tmp_path / "record"
+    record.mkdir()
+    outcomes: list[Outcome] = []
+    thread = threading.Thread(target=lambda: outcomes.append(engine.run({"seed": 1}, record, 0, lambda event: None)))
+    thread.start()
+    _wait_for(lambda: _guests_of(record), "the guest")
+    engine.stop()
+    thread.join(timeout=10)
+    assert outcomes[0].error is not None
+    assert not _guests_of(record)
+
+
+def test_no_guest_outlives_its_command(tmp_path: Path) -> None:
+    """kill -9 of the command that runs it."""
+    engine_with(tmp_path / "code", SPIN)
+    record = tmp_path / "record"
+    record.mkdir()
+    program = f"""
+import sys; sys.path[:0] = {[str(REPOSITORY / "src")]!r}
+from pathlib import Path
+from openbach_run.engine.virtual import VirtualEngine
+code = Path({str(tmp_path / "code")!r})
+engine = VirtualEngine(Path({str(REPOSITORY)!r}), {{"src": code, "jobs": code / "jobs"}})
+engine.prepare(lambda text, part: None)
+engine.run({{"seed": 1}}, Path({str(record)!r}), 0, lambda event: None)
+"""
+    with subprocess.Popen([sys.executable, "-c", program]) as command:
+        _wait_for(lambda: _guests_of(record), "the guest")
+        command.kill()
+    _wait_for(lambda: not _guests_of(record), "the end of the guest")
+
+
+def _guests_of(record: Path) -> list[int]:
+    """Processes whose command line names the record, zombies apart."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"RUN_DIR={record}".encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def _wait_for(state: Callable[[], object], what: str, limit_s: float = 20) -> None:
+    end = time.monotonic() + limit_s
+    while not state():
+        assert time.monotonic() < end, f"{what} did not come in {limit_s} s"
+        time.sleep(0.05)
+
+
+def test_seed_and_place(tmp_path: Path) -> None:
+    """Random numbers follow from the seed alone, not from where the record is."""
+    draw = """
+        import os
+        with open("/run/openbach/random", "wb") as file:
+            file.write(os.urandom(32))
+    """
+    engine = engine_with(tmp_path / "code", draw, FINISH)
+    drawn = {}
+    for name, seed in (("a", 1), ("a_longer_name", 1), ("b", 2)):
+        record = tmp_path / name
+        record.mkdir()
+        assert engine.run({"seed": seed}, record, 0, lambda event: None).error is None
+        drawn[name] = (record / "random").read_bytes()
+    assert drawn["a"] == drawn["a_longer_name"] != drawn["b"]
+    assert json.loads((tmp_path / "a/run.json").read_text())["seed"] == 1
