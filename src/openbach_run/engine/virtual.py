@@ -240,8 +240,9 @@ def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, silence_s: float
     try:
         result = json.loads((run_dir / "result.json").read_text())
     except (FileNotFoundError, json.JSONDecodeError):
-        hung = f"showed no progress for {silence_s:g} s and was ended"
-        why = "ended before the scenario did" if silence_s is None else hung
+        why = "ended before the scenario did"
+        if silence_s is not None:
+            why = f"showed no progress for {silence_s:g} s and was ended"
         tail = "\n".join(console_tail(run_dir))
         return Outcome("Guest Lost", 0.0, wall_s, capture_sha256, f"the guest {why}; its console's last lines:\n{tail}")
     error = None if result["status"] == "Finished Ok" else _explain(result)
