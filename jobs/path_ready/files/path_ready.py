@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job path_ready: ends well as soon as a destination answers, so that others can wait for it with finished_ids."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+
+import collect_agent
+
+CONFIGURATION = "/opt/openbach/agent/jobs/path_ready/path_ready_rstats_filter.conf"
+PAUSE_S = 0.5  # between two attempts when there is no route yet and ping fails at once
+
+
+def ping(destination: str) -> tuple[float | None, str]:
+    """Round-trip time in ms of one ping that may take 2 s, or None; and what ping said."""
+    done = subprocess.run(["ping", "-n", "-c", "1", "-W", "2", destination], check=False, capture_output=True, text=True)
+    found = re.search(r"time=([\d.]+) ms", done.stdout)
+    return (float(found[1]) if found else None), (done.stderr or done.stdout).strip()
+
+
+def wait_for(destination: str, deadline_s: float) -> None:
+    end = time.monotonic() + deadline_s
+    while True:
+        rtt_ms, said = ping(destination)
+        if rtt_ms is not None:
+            return
+        if time.monotonic() > end:
+            sys.exit(f"{destination} does not answer after {deadline_s:g} s; ping says: {said}")
+        time.sleep(PAUSE_S)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("destination_ip")
+    parser.add_argument("--deadline-s", type=int, default=60)
+    arguments = parser.parse_args()
+    start_s = time.monotonic()
+    wait_for(arguments.destination_ip, arguments.deadline_s)
+    ready_s = time.monotonic() - start_s
+    rtt_ms, said = ping(arguments.destination_ip)
+    if rtt_ms is None:
+        sys.exit(f"{arguments.destination_ip} answered once, then no more; ping says: {said}")
+    collect_agent.send_stat(collect_agent.now(), rtt_ms=rtt_ms, ready_s=ready_s)
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        main()

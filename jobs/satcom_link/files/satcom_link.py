@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job satcom_link: an emulated satellite link between the two interfaces of this host.
+
+Each direction, in this order:
+
+    arrives ──► ingress ──► ifb: tbf (rate, FIFO of buffer_bdp BDP) ──► forwarding ──► netem (delay, loss) ──► leaves
+
+The bottleneck and its finite buffer come before the delay, as on a satellite link, and netem's own queue (its
+`limit` counts packets in flight too) never drops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import syslog
+import time
+from dataclasses import dataclass
+
+import collect_agent
+import leo
+
+CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
+GEO_DELAY_MS = 250.0
+FRAME_BYTES = 1514
+NETEM_LIMIT_PACKETS = 100_000
+LEO_STEP_S = 1.0
+"""How often the delay of a leo link is set anew. Within a pass it moves by less than 0.05 ms in a step, which is less than
+a packet's transmission time; at a handover it can fall by some milliseconds, and packets sent after it can then
+arrive before ones sent earlier, as on a real constellation."""
+SIGNALS = {signal.SIGTERM, signal.SIGINT}
+MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One way over the link: packets come in on `arrives`, wait in `queue` (an ifb) and leave by `leaves`."""
+
+    name: str
+    arrives: str
+    leaves: str
+
+    @property
+    def queue(self) -> str:
+        return f"q_{self.name}"
+
+
+def rate_bps(text: str) -> float:
+    """A rate with a decimal suffix: `10M` is 10 000 000 bit/s."""
+    number, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
+    rate = float(number) * factor
+    if rate <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate above 0")
+    return rate
+
+
+def percent(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage from 0 to 100")
+    return value
+
+
+def positive(text: str) -> float:
+    value = float(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not above 0")
+    return value
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("orbit", choices=["geo", "leo"])
+    parser.add_argument("forward_interface", help="towards the satellite terminal")
+    parser.add_argument("return_interface", help="towards the gateway")
+    parser.add_argument("--rate", type=rate_bps, default=10e6, help="bit/s of each direction (default 10M)")
+    parser.add_argument("--delay-ms", type=positive, default=GEO_DELAY_MS, help="one-way delay of a geo link")
+    parser.add_argument("--loss", type=percent, default=0.0, help="percent of each direction's packets")
+    parser.add_argument("--buffer-bdp", type=positive, default=1.0, help="buffer in bandwidth-delay products")
+    parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
+    parser.add_argument("--clear", action="store_true", help="only remove what the job has set")
+    return parser.parse_args(argv)
+
+
+def directions(arguments: argparse.Namespace) -> tuple[Direction, Direction]:
+    forward, back = arguments.forward_interface, arguments.return_interface
+    return Direction("forward", back, forward), Direction("return", forward, back)
+
+
+def buffer_bytes(rate: float, rtt_ms: float, buffer_bdp: float) -> int:
+    """The bottleneck's buffer: at least two full packets."""
+    return max(round(buffer_bdp * rate * rtt_ms / 8000), 2 * FRAME_BYTES)
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def netem(direction: Direction, delay_ms: float, loss_pct: float, seed: int | None) -> list[str]:
+    loss = ["loss", "random", f"{loss_pct:g}%"] if loss_pct else []
+    seeded = [] if seed is None else ["seed", str(seed)]
+    return ["dev", direction.leaves, "root", "handle", "1:", "netem", "limit", str(NETEM_LIMIT_PACKETS),
+            "delay", f"{round(delay_ms * 1000)}us", *loss, *seeded]  # fmt: skip
+
+
+def apply(direction: Direction, arguments: argparse.Namespace, delay_ms: float, limit: int, seed: int | None) -> None:
+    run("ip", "link", "add", direction.queue, "type", "ifb")
+    run("ip", "link", "set", direction.queue, "up")
+    run("tc", "qdisc", "add", "dev", direction.arrives, "clsact")
+    run("tc", "filter", "add", "dev", direction.arrives, "ingress", "matchall",
+        "action", "mirred", "egress", "redirect", "dev", direction.queue)  # fmt: skip
+    run("tc", "qdisc", "add", "dev", direction.queue, "root", "handle", "1:", "tbf",
+        "rate", f"{round(arguments.rate)}bit", "burst", str(FRAME_BYTES + 26), "limit", str(limit))  # fmt: skip
+    run("tc", "qdisc", "replace", *netem(direction, delay_ms, arguments.loss, seed))
+
+
+def clear(both: tuple[Direction, Direction]) -> None:
+    """Removes what `apply` made, as far as it is there."""
+    for direction in both:
+        for command in (
+            ("tc", "qdisc", "del", "dev", direction.leaves, "root"),
+            ("tc", "qdisc", "del", "dev", direction.arrives, "clsact"),
+            ("ip", "link", "del", direction.queue),
+        ):
+            subprocess.run(command, check=False, capture_output=True)
+
+
+def qdisc(device: str, kind: str) -> dict[str, object]:
+    found = [one for one in json.loads(run("tc", "-s", "-j", "qdisc", "show", "dev", device)) if one["kind"] == kind]
+    if not found:
+        sys.exit(f"{device} has no {kind} qdisc: something else on this host removed it")
+    return dict(found[0])
+
+
+def verify(direction: Direction) -> None:
+    qdisc(direction.queue, "tbf")
+    qdisc(direction.leaves, "netem")
+
+
+def play_leo(both: tuple[Direction, Direction], arguments: argparse.Namespace) -> None:
+    """Sets the delay anew every LEO_STEP_S until a signal comes. The seed is left out: netem keeps drawing its losses
+    from where it is, and would begin anew with it."""
+    start_s = time.monotonic()
+    step = 1
+    while not signal.sigtimedwait(SIGNALS, max(start_s + step * LEO_STEP_S - time.monotonic(), 0)):
+        delay_ms = leo.one_way_delay_ms(step * LEO_STEP_S)
+        for direction in both:
+            run("tc", "qdisc", "change", *netem(direction, delay_ms, arguments.loss, None))
+        step += 1
+
+
+def report(both: tuple[Direction, Direction]) -> None:
+    for direction in both:
+        link, queue = qdisc(direction.leaves, "netem"), qdisc(direction.queue, "tbf")
+        collect_agent.send_stat(
+            collect_agent.now(), suffix=direction.name,
+            sent_packets=link["packets"], lost_packets=link["drops"], sent_bytes=link["bytes"],
+            dropped_packets=queue["drops"],
+        )  # fmt: skip
+
+
+def main() -> None:
+    arguments = parse()
+    both = directions(arguments)
+    if arguments.clear:
+        clear(both)
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    delay_ms = leo.one_way_delay_ms(0) if arguments.orbit == "leo" else arguments.delay_ms
+    rtt_ms = 2 * (leo.mean_delay_ms() if arguments.orbit == "leo" else arguments.delay_ms)
+    limit = buffer_bytes(arguments.rate, rtt_ms, arguments.buffer_bdp)
+    seeds = {one.name: None if arguments.seed is None else 2 * int(arguments.seed) + i for i, one in enumerate(both)}
+    try:
+        for direction in both:
+            apply(direction, arguments, delay_ms, limit, seeds[direction.name])
+            verify(direction)
+        collect_agent.send_log(syslog.LOG_INFO, f"link is up: {arguments.orbit}, {limit} bytes of buffer")
+        collect_agent.send_stat(collect_agent.now(), buffer_bytes=limit)
+        if arguments.orbit == "leo":
+            play_leo(both, arguments)
+        else:
+            signal.sigwait(SIGNALS)
+        report(both)
+    finally:
+        clear(both)
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        main()

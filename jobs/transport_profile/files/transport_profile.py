@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job transport_profile: the TCP of this host, until the job is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import collect_agent
+
+CONFIGURATION = "/opt/openbach/agent/jobs/transport_profile/transport_profile_rstats_filter.conf"
+IPV4 = Path("/proc/sys/net/ipv4")
+HYSTART = Path("/sys/module/tcp_cubic/parameters/hystart")
+PROFILES = {  # name: (congestion control of the kernel, CUBIC's hystart; None leaves it)
+    "cubic": ("cubic", "1"),
+    "cubic_nohystart": ("cubic", "0"),
+    "bbr": ("bbr", None),
+}
+SIGNALS = {signal.SIGTERM, signal.SIGINT}
+
+
+def settings(cc: str, buffer_bytes: int) -> dict[Path, str]:
+    """File of the kernel → value, in the order to write them."""
+    algorithm, hystart = PROFILES[cc]
+    wanted = {
+        IPV4 / "tcp_congestion_control": algorithm,
+        IPV4 / "tcp_rmem": f"4096 131072 {buffer_bytes}",
+        IPV4 / "tcp_wmem": f"4096 16384 {buffer_bytes}",
+        IPV4 / "tcp_no_metrics_save": "1",
+    }
+    return wanted if hystart is None else {**wanted, HYSTART: hystart}
+
+
+def write(file: Path, value: str) -> None:
+    try:
+        file.write_text(value)
+    except OSError as error:
+        sys.exit(f"{file}: writing {value!r}: {error.strerror}")
+    if (read := file.read_text().split()) != value.split():
+        sys.exit(f"{file} is {' '.join(read)!r} after writing {value!r}")
+
+
+def routes() -> list[str]:
+    """This host's routes as `ip route` takes them, without an initial window."""
+    shown = subprocess.run(["ip", "route", "show"], check=True, capture_output=True, text=True).stdout
+    return [line.split(" initcwnd ")[0].strip() for line in shown.splitlines()]
+
+
+def set_initial_window(route: str, segments: int | None) -> None:
+    window = [] if segments is None else ["initcwnd", str(segments), "initrwnd", str(segments)]
+    subprocess.run(["ip", "route", "change", *route.split(), *window], check=segments is not None)
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cc", choices=sorted(PROFILES))
+    parser.add_argument("--initcwnd", type=int, default=10, help="segments (default 10, as Linux)")
+    parser.add_argument("--buffer-bytes", type=int, default=16 << 20, help="largest buffer of a connection")
+    arguments = parser.parse_args(argv)
+    if not 1 <= arguments.initcwnd <= 1000:
+        parser.error(f"initcwnd is {arguments.initcwnd}: from 1 to 1000 segments")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    wanted = settings(arguments.cc, arguments.buffer_bytes)
+    before = {file: file.read_text() for file in wanted if file.exists()}
+    changed_routes = routes() if arguments.initcwnd != 10 else []
+    try:
+        for file, value in wanted.items():
+            write(file, value)
+        for route in changed_routes:
+            set_initial_window(route, arguments.initcwnd)
+        collect_agent.send_stat(
+            collect_agent.now(),
+            congestion_control=(IPV4 / "tcp_congestion_control").read_text().strip(),
+            hystart=int(HYSTART.read_text()) if HYSTART.exists() else None,
+            initcwnd=arguments.initcwnd,
+        )
+        signal.sigwait(SIGNALS)
+    finally:
+        for file, value in before.items():
+            file.write_text(value)
+        for route in changed_routes:
+            set_initial_window(route, None)
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        main()

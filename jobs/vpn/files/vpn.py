@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job vpn: one end of a tunnel, whichever VPN it is.
+
+What differs from VPN to VPN is in vpn-configs/<kind>/ (its README.md is the contract). The private key is made here, in
+a directory that only root can read, and never leaves this host; public keys are exchanged over TCP with
+the other end before the tunnel is up. The remote network is unreachable until then: nothing goes in clear.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import collect_agent
+
+CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
+CONFIGS = Path(__file__).parent / "vpn-configs"
+EXCHANGE_PORT = 5999
+LIMIT_S = 60.0
+RETRY_S = 0.2
+DEVICE = "vpn0"
+SIGNALS = {signal.SIGTERM, signal.SIGINT}
+TUNNEL_IPS = {"server": ("10.200.0.1", "10.200.0.2"), "client": ("10.200.0.2", "10.200.0.1"), "wait": ("", "")}
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=["none", *sorted(folder.parent.name for folder in CONFIGS.glob("*/vpn.json"))])
+    parser.add_argument("local_ip")
+    parser.add_argument("remote_ip")
+    parser.add_argument("remote_network")
+    parser.add_argument("--tunnel-ip")
+    parser.add_argument("--remote-tunnel-ip")
+    parser.add_argument("role", choices=sorted(TUNNEL_IPS))
+    arguments = parser.parse_args(argv)
+    own, other = TUNNEL_IPS[arguments.role]
+    arguments.tunnel_ip = arguments.tunnel_ip or own
+    arguments.remote_tunnel_ip = arguments.remote_tunnel_ip or other
+    return arguments
+
+
+def run(*command: str, **environment: str) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, **environment})
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def retried(attempt: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not attempt():
+        if time.monotonic() > end:
+            sys.exit(f"{what} after {LIMIT_S:g} s")
+        time.sleep(RETRY_S)
+
+
+def exchange(arguments: argparse.Namespace, public: str) -> str:
+    """Gives the other end our public key and returns its own. The server listens, the client connects."""
+    if arguments.role == "server":
+        with socket.create_server((arguments.local_ip, EXCHANGE_PORT)) as listener:
+            listener.settimeout(LIMIT_S)
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                sys.exit(f"no VPN client has connected to port {EXCHANGE_PORT} after {LIMIT_S:g} s")
+        return swap(connection, public)
+    connections: list[socket.socket] = []
+
+    def connect() -> bool:
+        try:
+            connections.append(socket.create_connection((arguments.remote_ip, EXCHANGE_PORT), timeout=LIMIT_S))
+        except OSError:
+            return False
+        return True
+
+    retried(connect, f"the VPN server {arguments.remote_ip} does not answer on port {EXCHANGE_PORT}")
+    return swap(connections[0], public)
+
+
+def swap(connection: socket.socket, public: str) -> str:
+    with connection, connection.makefile("rw") as lines:
+        lines.write(json.dumps(public) + "\n")
+        lines.flush()
+        received = lines.readline()
+    if not received:
+        sys.exit("the other end closed the exchange of public keys")
+    return str(json.loads(received))
+
+
+def close_clear_path(network: str) -> None:
+    run("ip", "route", "replace", "unreachable", network, "metric", "1000")
+
+
+def open_clear_path(network: str) -> None:
+    subprocess.run(["ip", "route", "del", "unreachable", network, "metric", "1000"], check=False, capture_output=True)
+
+
+def unblock_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})
+
+
+def goes_through(arguments: argparse.Namespace, daemon: subprocess.Popen[bytes]) -> bool:
+    if daemon.poll():
+        sys.exit(ended(arguments.kind, daemon))
+    command = ["ping", "-n", "-c", "1", "-W", "3", "-I", DEVICE, arguments.remote_tunnel_ip]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def report() -> None:
+    """The tunnel interface's counters."""
+    (link,) = json.loads(run("ip", "-s", "-j", "link", "show", DEVICE))
+    received, sent = link["stats64"]["rx"], link["stats64"]["tx"]
+    collect_agent.send_stat(
+        collect_agent.now(), rx_bytes=received["bytes"], tx_bytes=sent["bytes"], tx_dropped=sent["dropped"]
+    )
+
+
+def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
+    start_s = time.monotonic()
+    folder = CONFIGS / arguments.kind
+    environment = {
+        "VPN_DIR": str(directory),
+        "VPN_ROLE": arguments.role,
+        "VPN_DEVICE": DEVICE,
+        "VPN_LOCAL_IP": arguments.local_ip,
+        "VPN_REMOTE_IP": arguments.remote_ip,
+        "VPN_TUNNEL_IP": arguments.tunnel_ip,
+        "VPN_REMOTE_TUNNEL_IP": arguments.remote_tunnel_ip,
+        "VPN_REMOTE_PUBLIC": str(directory / "remote_public"),
+    }
+    public = run(str(folder / "keygen"), **environment)
+    (directory / "remote_public").write_text(exchange(arguments, public))
+    daemon = subprocess.Popen([str(folder / "up")], env={**os.environ, **environment}, preexec_fn=unblock_signals)
+    try:
+        if not json.loads((folder / "vpn.json").read_text())["daemon"] and daemon.wait() != 0:
+            sys.exit(f"{arguments.kind}: bringing the tunnel up failed with exit code {daemon.returncode}")
+        retried(lambda: goes_through(arguments, daemon), f"no packet has gone through {arguments.kind}")
+        run("ip", "route", "replace", arguments.remote_network, "via", arguments.remote_tunnel_ip, "dev", DEVICE)
+        collect_agent.send_stat(collect_agent.now(), setup_time_s=time.monotonic() - start_s)
+        wait_for_end(arguments.kind, daemon)
+        report()
+    finally:
+        daemon.terminate()
+        daemon.wait()
+        subprocess.run([str(folder / "down")], check=False, env={**os.environ, **environment}, capture_output=True)
+
+
+def wait_for_end(kind: str, daemon: subprocess.Popen[bytes]) -> None:
+    """Until the order to stop; the end of a daemon before that is a failure."""
+    while daemon.poll() in (None, 0):
+        if signal.sigwait({*SIGNALS, signal.SIGCHLD}) in SIGNALS:
+            return
+    sys.exit(ended(kind, daemon))
+
+
+def ended(kind: str, daemon: subprocess.Popen[bytes]) -> str:
+    return f"{kind} ended by itself with exit code {daemon.returncode}; its last words are on this job's stdout"
+
+
+def leads_into_tunnel(network: str) -> bool:
+    routes = json.loads(run("ip", "-j", "route", "show", network))
+    return any(route.get("dev") == DEVICE for route in routes)
+
+
+def main() -> None:
+    arguments = parse()
+    if arguments.role == "wait":
+        if arguments.kind != "none":
+            network = arguments.remote_network
+            retried(lambda: leads_into_tunnel(network), f"{network} is not reached through {arguments.kind}")
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, signal.SIGCHLD})
+    if arguments.kind == "none":
+        signal.sigwait(SIGNALS)
+        return
+    os.umask(0o077)
+    close_clear_path(arguments.remote_network)
+    try:
+        with tempfile.TemporaryDirectory(prefix="vpn-") as name:
+            tunnel(arguments, Path(name))
+    finally:
+        open_clear_path(arguments.remote_network)
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        main()

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Builders of the scenario files beside this one: `python scenarios/build.py` writes them anew.
+
+The path and where each job runs (entities and addresses are those of inventory.yml):
+
+    pc ── box ── st ══ sat ══ gw ── pop ── server
+    │     └ vpn client  └ satcom_link  └ vpn server
+    └ file_transfer client    └ pep           └ file_transfer server
+
+Only what runs on a real controller as well is used: literal entities, waits by launched_ids and finished_ids, no flag or
+entity as a placeholder, every option a value that its job understands ("none" included).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PC_LAN, ENTERPRISE_LAN = "192.168.10.0/24", "192.168.20.0/24"
+BOX_IP, POP_IP, SERVER_IP = "10.10.1.1", "10.10.4.2", "192.168.20.2"
+END_HOSTS = ("pc", "server")
+TUNNEL_HOSTS = ("box", "pop")
+
+ARGUMENTS = {
+    "vpn": "VPN between the client's box and the POP: none, wireguard, openvpn_udp or openvpn_tcp",
+    "pep": "Position of the performance enhancing proxy: none",
+    "cc": "Congestion control of the end hosts and of an OpenVPN TCP tunnel: cubic, cubic_nohystart or bbr",
+    "loss": "Random loss on the satellite link in percent, in each direction, e.g. 0.1",
+    "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
+    "initcwnd": "Initial congestion window of the end hosts in segments, e.g. 10",
+    "buffer_bdp": "Buffer before the satellite link in bandwidth-delay products, e.g. 1",
+}
+DEFAULTS = {"pep": "none", "size": "30M", "initcwnd": "10", "buffer_bdp": "1"}
+VPNS = ["none", "wireguard", "openvpn_udp", "openvpn_tcp"]
+TRANSPORTS = ["cubic", "cubic_nohystart", "bbr"]
+LOSSES = ["0", "0.1", "1"]
+
+
+def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
+    """One download over a GEO or LEO link; `lossy` sweeps the loss, otherwise it is 0 unless the user gives it."""
+    functions: list[dict[str, Any]] = []
+
+    def add(host: str, job: str, label: str, launched: list[int], finished: list[int], **arguments: Any) -> int:
+        number = len(functions)
+        functions.append({
+            "id": number,
+            "label": label,
+            "wait": {"time": 0, "launched_ids": launched, "finished_ids": finished},
+            "on_fail": {},
+            "start_job_instance": {"entity_name": f"satvpn_{host}", job: arguments},
+        })  # fmt: skip
+        return number
+
+    link = add("sat", "satcom_link", f"{orbit.upper()} link", [], [], orbit=orbit, forward_interface="to_st",
+               return_interface="to_gw", loss="$loss", buffer_bdp="$buffer_bdp")  # fmt: skip
+    transports = [add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc", initcwnd="$initcwnd") for host in END_HOSTS]
+    transports += [add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc") for host in TUNNEL_HOSTS]
+    proxy = add("gw", "pep", "PEP", [], [], position="$pep")
+    ready = [link, *transports, proxy]
+    pop = {"kind": "$vpn", "local_ip": POP_IP, "remote_ip": BOX_IP, "remote_network": PC_LAN}
+    box = {"kind": "$vpn", "local_ip": BOX_IP, "remote_ip": POP_IP, "remote_network": ENTERPRISE_LAN}
+    tunnel_server = add("pop", "vpn", "VPN server", ready, [], **pop, server={})
+    tunnel_client = add("box", "vpn", "VPN client", [*ready, tunnel_server], [], **box, client={})
+    tunnel_ready = [
+        add("pop", "vpn", "VPN server ready", [tunnel_server], [], **pop, wait={}),
+        add("box", "vpn", "VPN client ready", [tunnel_client], [], **box, wait={}),
+    ]
+    server = add("server", "file_transfer", "transfer server", ready, [], server={})
+    path = add("pc", "path_ready", "path ready", [], tunnel_ready, destination_ip=SERVER_IP)
+    client = add("pc", "file_transfer", "download", [server], [path], client={"server_ip": SERVER_IP, "size": "$size"})
+    functions.append({
+        "id": len(functions),
+        "label": "tear down",
+        "wait": {"time": 0, "launched_ids": [], "finished_ids": [client]},
+        "on_fail": {},
+        "stop_job_instances": {"openbach_function_ids": [server, tunnel_client, tunnel_server, proxy, *transports, link]},
+    })  # fmt: skip
+    swept = {"vpn": VPNS, "cc": TRANSPORTS, **({"loss": LOSSES} if lossy else {})}
+    return {
+        "name": name,
+        "description": f"Transfer time of a file over a {orbit.upper()} satellite link, by VPN and congestion control"
+        + (", with random loss" if lossy else ""),
+        "arguments": ARGUMENTS,
+        "constants": {},
+        "openbach_functions": functions,
+        "x-sweep": {"defaults": DEFAULTS if lossy else {**DEFAULTS, "loss": "0"}, "values": swept},
+    }
+
+
+SCENARIOS = {
+    "geo": file_transfer("geo", "geo", lossy=False),
+    "geo_loss": file_transfer("geo_loss", "geo", lossy=True),
+    "leo": file_transfer("leo", "leo", lossy=False),
+    "leo_loss": file_transfer("leo_loss", "leo", lossy=True),
+}
+
+
+def text(scenario: dict[str, Any]) -> str:
+    return json.dumps(scenario, indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    for name, scenario in SCENARIOS.items():
+        (HERE / f"{name}.json").write_text(text(scenario))

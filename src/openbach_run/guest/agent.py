@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The agents of all hosts of the guest: one object that starts, watches and stops the jobs' processes.
+
+Everything waits in one select() over pidfds, until the time the director wants back control: no thread, no polling.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shlex
+import signal
+import time
+from collections.abc import Generator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..director import SECOND_US, JobInstance, JobStatus, LaunchRefused
+from .network import Namespace, inside
+
+if TYPE_CHECKING:
+    from ..jobs import Job
+
+JOBS_DIRECTORY = "/run/openbach/jobs"
+STATISTICS = "/run/openbach/statistics.jsonl"
+PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest"  # where `import collect_agent` finds ours
+
+CHILDREN_GRACE_US = 1 * SECOND_US  # as a real agent: from SIGTERM to SIGKILL for the job's children,
+JOB_GRACE_US = 2 * SECOND_US  # then for the job itself
+STOP_LIMIT_US = 60 * SECOND_US  # a real agent waits for command_stop without limit
+LAST_LINES = 20
+LAST_LINES_BYTES = 8192
+
+
+Procedure = Generator[tuple[list[int], int]]  # yields pidfds and a period in µs: goes on when all ended, or after it
+
+
+@dataclass
+class Process:
+    """A job instance's main process, and what became of it. Times are µs since the run began."""
+
+    job: JobInstance
+    directory: str
+    command_line: list[str]
+    pid: int
+    pidfd: int
+    start_us: int
+    end_us: int | None = None
+    exit_code: int | None = None  # negative: the signal that ended it
+    stop_ordered: bool = False
+    stop_exit_code: int | None = None  # of command_stop
+
+
+@dataclass
+class Wait:
+    """A stop procedure that waits: for the pidfds that are left, or for its time."""
+
+    procedure: Procedure
+    pidfds: list[int]
+    due_us: int
+
+
+class GuestAgents:
+    """The director's Agents, for real."""
+
+    def __init__(self, namespaces: dict[str, Namespace], jobs: dict[str, Job], seed: int, origin_ns: int) -> None:
+        self.namespaces = namespaces
+        self.jobs = jobs
+        self.seed = seed
+        self.origin_ns = origin_ns
+        self.processes: dict[int, Process] = {}
+        self.waits: list[Wait] = []
+        self.exit_codes: dict[int, int] = {}
+
+    # The director's side
+
+    def now_us(self) -> int:
+        return (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - self.origin_ns) // 1000
+
+    def wait_until(self, due_us: int) -> None:
+        while (now_us := self.now_us()) < due_us:
+            self._serve(due_us - now_us)
+
+    def start(self, job: JobInstance) -> None:
+        if job.entity not in self.namespaces:
+            raise LaunchRefused(f"no entity {job.entity}; there are {', '.join(self.namespaces)}")
+        directory = f"{JOBS_DIRECTORY}/{job.id}_{job.job}_{job.entity}"
+        os.makedirs(directory, exist_ok=True)
+        command_line = [*shlex.split(self.jobs[job.job].command), *job.argv]
+        environment = {
+            "JOB_NAME": job.job,
+            "JOB_INSTANCE_ID": str(job.id),
+            "SCENARIO_INSTANCE_ID": str(job.scenario_id),
+            "OWNER_SCENARIO_INSTANCE_ID": str(job.owner_id),
+        }
+        try:
+            pid = self._spawn(job.entity, directory, command_line, environment)
+        except LaunchRefused:
+            for name in os.listdir(directory):
+                os.remove(f"{directory}/{name}")
+            os.rmdir(directory)
+            raise
+        self.processes[job.id] = Process(job, directory, command_line, pid, os.pidfd_open(pid), self.now_us())
+        self.write_record(job, JobStatus.RUNNING)
+
+    def poll(self, instance_id: int) -> JobStatus:
+        self._reap()
+        process = self.processes[instance_id]
+        if process.stop_ordered:
+            return JobStatus.STOPPED
+        if process.exit_code is None:
+            return JobStatus.RUNNING
+        return JobStatus.ERROR if process.exit_code else JobStatus.NOT_RUNNING
+
+    def stop(self, instance_id: int) -> None:
+        self._reap()
+        process = self.processes[instance_id]
+        if not process.stop_ordered:
+            process.stop_ordered = True
+            self._go_on(self._stop(process))
+
+    # The run's side
+
+    def close(self) -> None:
+        """Let the stops that were ordered come to their end."""
+        while self.waits:
+            self._serve(STOP_LIMIT_US)
+
+    def write_record(self, job: JobInstance, status: JobStatus) -> None:
+        """Write job.json: what was started where, and what became of it."""
+        process = self.processes[job.id]
+        record = {
+            "job": job.job,
+            "entity": job.entity,
+            "instance_id": job.id,
+            "argv": process.command_line,
+            "status": status,
+            "exit_code": process.exit_code,
+            "start_s": process.start_us / SECOND_US,
+            "stop_s": None if process.end_us is None else process.end_us / SECOND_US,
+            "stop_exit_code": process.stop_exit_code,
+        }
+        with open(f"{process.directory}/job.json", "w") as file:
+            json.dump(record, file, indent=1)
+            file.write("\n")
+
+    def last_lines(self, instance_id: int) -> list[str]:
+        """The last lines of the job's stderr, after those of its stdout if there is room."""
+        lines: list[str] = []
+        for name in ("stderr", "stdout"):
+            with open(f"{self.processes[instance_id].directory}/{name}", "rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_LINES_BYTES))
+                lines = file.read().decode(errors="replace").splitlines() + lines
+        return lines[-LAST_LINES:]
+
+    # Processes
+
+    def _spawn(self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]) -> int:
+        """Start a program on a host, in a session of its own. Raises LaunchRefused."""
+        base = {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+            "PYTHONHASHSEED": "0",
+            "PYTHONPATH": PYTHON_PATH,
+            "OPENBACH_RUN_SEED": str(self.seed),
+            "OPENBACH_STATISTICS": STATISTICS,
+            "OPENBACH_AGENT_NAME": entity,
+        }
+        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with inside(self.namespaces[entity]):
+            os.chdir(directory)
+            try:
+                return os.posix_spawnp(
+                    command_line[0],
+                    command_line,
+                    {**base, **environment},
+                    setsid=True,
+                    setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                        (os.POSIX_SPAWN_OPEN, 1, "stdout", append, 0o644),
+                        (os.POSIX_SPAWN_OPEN, 2, "stderr", append, 0o644),
+                    ],
+                )
+            except OSError as error:
+                raise LaunchRefused(f"{command_line[0]} on {entity}: {error.strerror}") from error
+
+    def _serve(self, timeout_us: int) -> None:
+        """Wait for the end of a process, for a stop procedure's time, or for the time-out; then do what it asks for."""
+        due_us = min([self.now_us() + timeout_us, *(wait.due_us for wait in self.waits)])
+        running = [process.pidfd for process in self.processes.values() if process.exit_code is None]
+        stopping = [pidfd for wait in self.waits for pidfd in wait.pidfds]
+        timeout_s = max(0, due_us - self.now_us()) / SECOND_US
+        ended = set(select.select({*running, *stopping}, [], [], timeout_s)[0])
+        self._reap()
+        for wait in self.waits[:]:
+            wait.pidfds = [pidfd for pidfd in wait.pidfds if pidfd not in ended]
+            if not wait.pidfds or wait.due_us <= self.now_us():
+                self.waits.remove(wait)
+                self._go_on(wait.procedure)
+
+    def _reap(self) -> None:
+        """Take note of all children that ended; orphans end up here too."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            self.exit_codes[pid] = os.waitstatus_to_exitcode(status)
+            for process in self.processes.values():
+                if process.pid == pid and process.exit_code is None:
+                    process.exit_code = self.exit_codes[pid]
+                    process.end_us = self.now_us()
+
+    def _go_on(self, procedure: Procedure) -> None:
+        """Run a stop procedure up to where it has something to wait for."""
+        for pidfds, period_us in procedure:
+            if pidfds:
+                self.waits.append(Wait(procedure, pidfds, self.now_us() + period_us))
+                return
+
+    def _stop(self, process: Process) -> Procedure:
+        """As a real agent does: end the job's children, then the job, then run its command_stop."""
+        if process.exit_code is None:
+            children = [*_descendants(process.pid)]
+            yield from _end(children, CHILDREN_GRACE_US)
+            for pidfd in children:
+                os.close(pidfd)
+            yield from _end([process.pidfd], JOB_GRACE_US)
+        command_stop = self.jobs[process.job.job].command_stop
+        if command_stop:
+            line = [*shlex.split(command_stop), *process.job.argv]
+            try:
+                pid = self._spawn(process.job.entity, process.directory, line, {})
+            except LaunchRefused as error:
+                with open(f"{process.directory}/stderr", "a") as file:
+                    file.write(f"command_stop: {error}\n")
+                return
+            pidfd = os.pidfd_open(pid)
+            yield [pidfd], STOP_LIMIT_US
+            _send(pidfd, signal.SIGKILL)
+            os.close(pidfd)
+            self._reap()
+            process.stop_exit_code = self.exit_codes.get(pid)
+
+
+def _end(pidfds: list[int], grace_us: int) -> Procedure:
+    """SIGTERM, then SIGKILL for what has not ended in time."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pidfd in pidfds:
+            _send(pidfd, number)
+        yield pidfds, grace_us
+
+
+def _send(pidfd: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        signal.pidfd_send_signal(pidfd, number)
+
+
+def _descendants(pid: int) -> Iterable[int]:
+    """Pidfds of a process's children and their children."""
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        for task in sorted(tasks):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                children = [int(child) for child in file.read().split()]
+            for child in children:
+                yield os.pidfd_open(child)
+                yield from _descendants(child)
+    except (FileNotFoundError, ProcessLookupError):
+        return  # it has ended meanwhile

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH's collect_agent for jobs that run in the guest: the same functions, without a collector behind them.
+
+Statistics become lines of the file OPENBACH_STATISTICS in the form in which a collector gets them; logs go to stderr,
+which the engine keeps. A real agent has its own collect_agent and never sees this one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import syslog
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+FILES = "/run/openbach/files"
+STORAGE, BROADCAST = 1, 2
+MS_OF_1970 = 365 * 24 * 3600 * 1000
+LEVELS = ("emergency", "alert", "critical", "error", "warning", "notice", "info", "debug")
+PLAIN = (type(None), bool, int, float, str, list, tuple, dict)
+
+
+def connect(config_file: str) -> bool:
+    return True
+
+
+def register_collect(
+    config_file: str, log_option: int = syslog.LOG_PID, log_facility: int = syslog.LOG_USER, new: bool = False
+) -> bool:
+    return True
+
+
+def send_log(priority: int, message: str) -> None:
+    """A line on stderr: `<level> message`."""
+    print(f"{LEVELS[priority]} {message}", file=sys.stderr, flush=True)
+
+
+def send_stat(timestamp: int, suffix: str | None = None, metadatas: dict[str, Any] | None = None, **statistics: Any) -> str:
+    """Keeps statistics taken at `timestamp` (ms). ValueError for a value that JSON cannot hold; "OK" or "KO <why>"."""
+    if unknown := [name for name, value in statistics.items() if not isinstance(value, PLAIN)]:
+        raise ValueError(f"statistics of a type that cannot be sent: {', '.join(unknown)}")
+    return _keep(timestamp, suffix, metadatas, statistics, is_file=False)
+
+
+def store_files(
+    timestamp: int, suffix: str | None = None, copy: bool = True, metadatas: dict[str, Any] | None = None, **filepaths: str
+) -> str:
+    """Keeps files: copies them to the record, and their paths as statistics. RuntimeError if a copy fails."""
+    kept = {}
+    for name, path in filepaths.items():
+        kept[name] = path
+        if copy:
+            folder = f"{FILES}/{os.environ['JOB_NAME']}/{os.environ['JOB_INSTANCE_ID']}/{timestamp}"
+            try:
+                os.makedirs(folder, exist_ok=True)
+                kept[name] = shutil.copy(path, folder)
+            except OSError as error:
+                raise RuntimeError(f"storing {path}: {error}") from error
+    return _keep(timestamp, suffix, metadatas, kept, is_file=True)
+
+
+def _keep(
+    timestamp: int, suffix: str | None, metadatas: dict[str, Any] | None, values: dict[str, Any], *, is_file: bool
+) -> str:
+    if timestamp < MS_OF_1970:
+        return f"KO: the timestamp {timestamp} is not in milliseconds"
+    metadata = {
+        "time": timestamp,
+        "is_file": is_file,
+        "job_name": os.environ.get("JOB_NAME"),
+        "agent_name": os.environ.get("OPENBACH_AGENT_NAME"),
+        "job_instance_id": _number("JOB_INSTANCE_ID"),
+        "scenario_instance_id": _number("SCENARIO_INSTANCE_ID"),
+        "owner_scenario_instance_id": _number("OWNER_SCENARIO_INSTANCE_ID"),
+        **({} if suffix is None else {"suffix": suffix}),
+        "flag": STORAGE | BROADCAST,
+        **(metadatas or {}),
+    }
+    line = json.dumps({**values, "_metadata": metadata}) + "\n"
+    file = os.open(os.environ["OPENBACH_STATISTICS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(file, line.encode())  # one write, so that lines of several jobs never mix
+    finally:
+        os.close(file)
+    return "OK"
+
+
+def _number(variable: str) -> int:
+    return int(os.environ.get(variable, 0))
+
+
+def now() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def wait_for_signal(handler: Callable[..., Any] | None = None) -> None:
+    """Blocks until a signal comes, after `handler(signal number, frame)` if one is given."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handler or (lambda *_: None))
+    signal.pause()
+
+
+@contextmanager
+def use_configuration(filepath: str) -> Iterator[None]:
+    """Around a job's work: what goes wrong in it is logged, and ends the job with a non-zero exit code."""
+    try:
+        yield
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            send_log(syslog.LOG_CRIT, f"the job ended with {end.code}")
+        raise
+    except Exception:
+        send_log(syslog.LOG_CRIT, traceback.format_exc())
+        raise
+
+
+def reload_stat() -> str:
+    return "OK"
+
+
+def remove_stat() -> str:
+    return "OK"
+
+
+def reload_all_stats() -> str:
+    return "OK"
+
+
+def change_config(storage: bool, broadcast: bool) -> str:
+    return "OK"
+
+
+def restart_rstats() -> str:
+    return "OK"

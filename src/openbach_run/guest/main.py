@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves its results in RUN_DIR.
+
+It leaves events.jsonl (written as things happen), jobs/<instance>_<job>_<entity>/{stdout,stderr,job.json}, and
+result.json, whatever goes wrong. Times are virtual seconds since the run began.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, TextIO
+
+RUN_DIRECTORY = "/run/openbach"
+
+
+def main() -> int:
+    """Returns 0 if the scenario ended as Finished Ok, else 1."""
+    origin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    with open(f"{RUN_DIRECTORY}/events.jsonl", "w", buffering=1) as events:
+        try:
+            result = _run(origin_ns, events)
+        except BaseException:
+            import traceback
+
+            result = {"status": "Finished Ko", "failed": [{"function": None, "error": traceback.format_exc()}]}
+    result["virtual_s"] = (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - origin_ns) / 1e9
+    with open(f"{RUN_DIRECTORY}/result.json", "w") as file:
+        json.dump(result, file, indent=1)
+        file.write("\n")
+    return 0 if result["status"] == "Finished Ok" else 1
+
+
+def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
+    # Imported here, so that an error in them is reported like any other.
+    from ..director import Director
+    from ..inventory import Inventory
+    from ..jobs import Job
+    from ..model import bind
+    from . import network
+    from .agent import GuestAgents
+
+    def observe(event: dict[str, Any]) -> None:
+        events.write(json.dumps(event) + "\n")
+
+    with open(f"{RUN_DIRECTORY}/run.json") as file:
+        run = json.load(file)
+    jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
+    namespaces = network.build(Inventory.from_dict(run["inventory"]))
+    agents = GuestAgents(namespaces, jobs, run["seed"], origin_ns)
+    director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
+    status = director.run(run["scenario"], run["arguments"])
+    agents.close()
+    for job in director.job_instances:
+        agents.write_record(job, job.status)
+    for failure in director.failed:
+        if "instance_id" in failure:
+            failure["exit_code"] = agents.processes[failure["instance_id"]].exit_code
+            failure["last_lines"] = agents.last_lines(failure["instance_id"])
+    return {"status": status, "failed": director.failed}

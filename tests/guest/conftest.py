@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs of the real command in the real guest, kept for the whole session: a test reads what a run left behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run: its row of results.csv and its record."""
+
+    row: dict[str, str]
+    record: Path
+
+    def statistics(self, job: str) -> list[dict[str, Any]]:
+        lines = map(json.loads, (self.record / "statistics.jsonl").read_text().splitlines())
+        return [line for line in lines if line["_metadata"]["job_name"] == job]
+
+    def statistic(self, job: str, name: str) -> float:
+        (value,) = [line[name] for line in self.statistics(job) if name in line]
+        return float(value)
+
+    @property
+    def capture(self) -> Path:
+        return self.record / "capture.pcapng"
+
+
+def command(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    """openbach-run, as a person types it (from this checkout, in the Python that runs the tests)."""
+    return subprocess.run(
+        [sys.executable, "-m", "openbach_run", *arguments],
+        check=False, cwd=cwd, text=True, capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+    )  # fmt: skip
+
+
+RunCells = Callable[..., list[Run]]
+
+
+@pytest.fixture(scope="session")
+def run_cells(tmp_path_factory: pytest.TempPathFactory) -> RunCells:
+    """`run_cells("geo_loss", "vpn=none", ..., seeds="1", pcap=False, again=0)`; the same call gives the same runs."""
+    done: dict[tuple[object, ...], list[Run]] = {}
+
+    def run(scenario: str, *arguments: str, seeds: str = "1", pcap: bool = False, again: int = 0) -> list[Run]:
+        key = (scenario, arguments, seeds, pcap, again)
+        if key not in done:
+            results = tmp_path_factory.mktemp("results")
+            options = ["--seeds", seeds, "--results", str(results), *(["--pcap"] if pcap else [])]
+            ended = command(f"scenarios/{scenario}.json", *arguments, *options)
+            assert ended.returncode == 0, ended.stderr
+            with (results / "results.csv").open(newline="") as file:
+                done[key] = [Run(row, results / "runs" / row["run_id"]) for row in csv.DictReader(file)]
+        return done[key]
+
+    return run
