@@ -194,10 +194,9 @@ def first_byte_filter() -> bytes:
 
 
 def open_tap() -> socket.socket:
-    tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+    tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
     program = ctypes.create_string_buffer(first_byte_filter())
     tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(program.raw) // 8, ctypes.addressof(program)))
-    tap.bind(("", ETH_P_ALL))
     return tap
 
 
