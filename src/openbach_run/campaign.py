@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A campaign: a scenario with values to sweep, its cells (one combination of values), and its runs (a cell with a seed)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from openbach_run.errors import InputError
+from openbach_run.inventory import Inventory
+from openbach_run.job_packages import Package
+from openbach_run.model import Scenario, argument_choices, check_values, jobs_started, read_scenario
+
+VIRTUAL_LIMIT_S = 4 * 3600.0
+"""Virtual time after which a run is ended and what still runs is named."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything a run depends on; its hash is the record's name."""
+
+    scenario: dict[str, Any]
+    sub_scenarios: dict[str, dict[str, Any]]
+    arguments: dict[str, str]
+    seed: int
+    jobs: dict[str, dict[str, Any]]
+    inventory: dict[str, Any]
+    identity: dict[str, str]
+    """Of the engine: kernel, image, code of jobs and director."""
+
+    @property
+    def run_id(self) -> str:
+        """16 hexadecimal digits."""
+        canonical = json.dumps(self.__dict__, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def for_guest(self) -> dict[str, Any]:
+        """The run.json that the guest reads."""
+        return {**self.__dict__, "virtual_limit_s": VIRTUAL_LIMIT_S}
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Scenario, the values of each argument, and seeds."""
+
+    scenario: Scenario
+    sub_scenarios: dict[str, Scenario]
+    values: dict[str, tuple[str, ...]]
+    seeds: tuple[int, ...]
+
+    @property
+    def swept(self) -> list[str]:
+        """Arguments with several values."""
+        return [name for name, values in self.values.items() if len(values) > 1]
+
+    @property
+    def cells(self) -> list[dict[str, str]]:
+        return [dict(zip(self.values, combination, strict=True)) for combination in product(*self.values.values())]
+
+    def jobs(self) -> list[str]:
+        """Names of the jobs that the scenario or a sub-scenario starts."""
+        scenarios = (self.scenario, *self.sub_scenarios.values())
+        return sorted({job for one in scenarios for function in one.functions for job, _ in jobs_started(function)})
+
+    def runs(self, packages: Mapping[str, Package], inventory: Inventory, identity: dict[str, str]) -> list[RunSpec]:
+        """Cells in the order of the sweep, seeds innermost."""
+        jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
+        subs = {name: scenario.as_stored() for name, scenario in self.sub_scenarios.items()}
+        stored, hosts = self.scenario.as_stored(), inventory.to_dict()
+        return [RunSpec(stored, subs, cell, seed, jobs, hosts, identity) for cell in self.cells for seed in self.seeds]
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`5` is the seeds 1 to 5; `3,7` is those two; `7,` is just 7."""
+    try:
+        numbers = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < (0 if "," in text else 1) or max(numbers) >= 2**31 or len(set(numbers)) < len(numbers):
+        raise InputError(f"--seeds {text}: give how many (5), or which ones separated by commas (3,7 or just 7,)")
+    if "," in text:
+        return tuple(numbers)
+    if numbers[0] > 10_000:
+        raise InputError(f"--seeds {text} is that many seeds; for this one seed write {text},")
+    return tuple(range(1, numbers[0] + 1))
+
+
+def plan(path: Path, settings: Sequence[str], seeds: tuple[int, ...], packages: Mapping[str, Package]) -> Campaign:
+    """The campaign of a scenario file and `NAME=VALUE[,VALUE…]` settings. Raises InputError."""
+    jobs = {name: package.job for name, package in packages.items()}
+    scenario = read_scenario(path, jobs)
+    given = dict(_setting(text, scenario) for text in settings)
+    known = {**{name: [value] for name, value in _table(scenario, path, "defaults").items()}, **_table(scenario, path, "values")}
+    values = {}
+    for name in sorted(scenario.arguments, key=list(_order(scenario)).index):
+        if name not in given and name not in known:
+            raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
+        values[name] = given.get(name) or tuple(map(str, known[name]))
+    campaign = Campaign(scenario, _sub_scenarios(scenario, path, jobs), values, seeds)
+    _check_choices(campaign, packages)
+    for cell in campaign.cells:
+        check_values(scenario, cell, jobs)
+    if missing := [name for name in campaign.jobs() if packages[name].files is None]:
+        raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
+    return campaign
+
+
+def _order(scenario: Scenario) -> dict[str, None]:
+    """Swept arguments first, in the file's order: the last one swept changes fastest."""
+    return dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments])
+
+
+def _table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
+    table = scenario.sweep.get(key, {})
+    if not isinstance(table, dict) or (key == "values" and not all(isinstance(one, list) and one for one in table.values())):
+        shape = "object of lists" if key == "values" else "object of values"
+        raise InputError(f"{path}: x-sweep.{key} should be an {shape} by argument name")
+    if unknown := [name for name in table if name not in scenario.arguments]:
+        raise InputError(f"{path}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument")
+    return table
+
+
+def _setting(text: str, scenario: Scenario) -> tuple[str, tuple[str, ...]]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f"{text!r}: arguments are given as NAME=VALUE or NAME=VALUE,VALUE,…")
+    if name not in scenario.arguments:
+        close = get_close_matches(name, scenario.arguments, 1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise InputError(f"{text}: {scenario.name} has no argument {name}; {hint}it has {', '.join(scenario.arguments)}")
+    values = tuple(part.strip() for part in value.split(","))
+    if "" in values or len(set(values)) < len(values):
+        raise InputError(f"{text}: an empty value or one given twice")
+    return name, values
+
+
+def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    jobs = {name: package.job for name, package in packages.items()}
+    for name, choices in argument_choices(campaign.scenario, jobs).items():
+        for value in campaign.values.get(name, ()):
+            if value not in choices:
+                raise InputError(f"{name}={value}: {name} is one of {', '.join(choices)}")
+
+
+def _sub_scenarios(scenario: Scenario, path: Path, jobs: Mapping[str, Any]) -> dict[str, Scenario]:
+    """Sub-scenarios, those of sub-scenarios included: files beside this one, by name."""
+    found: dict[str, Scenario] = {}
+    waiting = [scenario]
+    while waiting:
+        for function in waiting.pop().functions:
+            name = function.get("start_scenario_instance", {}).get("scenario_name")
+            if name is not None and name not in found and name != scenario.name:
+                found[name] = read_scenario(path.parent / f"{name}.json", jobs)
+                waiting.append(found[name])
+    return found

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run --check`: would the real backend take this scenario, and would it run?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from openbach_run.job_packages import Package
+from openbach_run.lint import lint
+from openbach_run.model import Malformed, read_scenario
+
+
+def check(path: Path, packages: Mapping[str, Package], as_json: bool) -> int:
+    """0 if the backend accepts the scenario (with JSON: its answer on stdout), 2 if not. Findings go to stderr."""
+    jobs = {name: package.job for name, package in packages.items()}
+    try:
+        scenario = read_scenario(path, jobs)
+    except Malformed as error:
+        print(f"{path}: {error}", file=sys.stderr)
+        if as_json:
+            print(json.dumps(error.answer, indent=1))
+        return 2
+    findings = lint(scenario, jobs)
+    for finding in findings:
+        print(f"{path}: warning: {finding}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(scenario.as_stored(), indent=1))
+    else:
+        print(f"{path}: accepted: {len(scenario.functions)} functions, {len(findings)} warnings")
+    return 0

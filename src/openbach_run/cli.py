@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command openbach-run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from openbach_run import results
+from openbach_run.campaign import Campaign, RunSpec, parse_seeds, plan
+from openbach_run.check import check
+from openbach_run.engine.virtual import VirtualEngine, guest_code
+from openbach_run.errors import InputError, SetupError
+from openbach_run.executor import Executor
+from openbach_run.inventory import load_inventory
+from openbach_run.job_packages import Package, load_packages
+from openbach_run.lint import lint
+from openbach_run.model import Malformed
+from openbach_run.progress import Reporter
+from openbach_run.record import Store
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+DESCRIPTION = """\
+Runs an OpenBACH scenario of the SATCOM VPN/PEP testbed in virtual time, once per
+combination of the values given for its arguments, and prints the transfer times.
+"""
+
+EPILOG = """\
+examples:
+  openbach-run scenarios/geo_loss.json
+      the whole table: every VPN, congestion control and loss rate of the file
+  openbach-run scenarios/geo_loss.json vpn=wireguard,openvpn_udp cc=bbr loss=0.5,2 --seeds 5
+      four cells with five seeds each; a cell shows the median and the range
+  openbach-run geo vpn=none cc=cubic --pcap
+      one run; its packets are in results/geo/runs/<run id>/capture.pcapng
+  openbach-run --check my_scenario.json --jobs ~/openbach/src/jobs --format json
+      what the real OpenBACH backend would answer to this scenario
+
+Finished runs are kept in the results directory and not repeated: a command that was
+interrupted goes on where it was. exit codes: 0 all well, 1 a run failed, 2 bad input,
+130 interrupted.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser("openbach-run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("scenario", metavar="SCENARIO", help="scenario file, or the name of one in scenarios/")
+    made.add_argument("settings", metavar="NAME=VALUE[,VALUE…]", nargs="*", help="values of the scenario's arguments; several are swept")
+    made.add_argument("--seeds", default="1", metavar="N|A,B,…", help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 1)")
+    made.add_argument("--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)")
+    made.add_argument("--results", type=Path, metavar="DIR", help="where records and results.csv go (default results/<scenario>)")
+    made.add_argument("--rerun", action="store_true", help="run again what has already finished")
+    made.add_argument("--pcap", action="store_true", help="keep every packet of every interface (some 300 MB for 30 MB transferred)")
+    made.add_argument("--format", choices=["table", "csv", "json", "markdown"], default="table", help="of what is printed (default table)")
+    made.add_argument("--engine", choices=["virtual"], default="virtual", help="what executes the runs")
+    made.add_argument("--jobs", type=Path, action="append", default=[], metavar="PATH", help="more jobs: a folder of packages, or a JSON file of argument trees")
+    made.add_argument("--check", action="store_true", help="only check the scenario as the real backend does")
+    made.add_argument("--quiet", action="store_true", help="no progress")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_intermixed_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _main(arguments)
+    except Malformed as error:
+        print(f"openbach-run: {arguments.scenario}: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except InputError as error:
+        print(f"openbach-run: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except SetupError as error:
+        print(f"openbach-run: {error}", file=sys.stderr)
+        return FAILED
+    except OSError as error:
+        print(f"openbach-run: {error}. What finished is kept; the same command goes on from there", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("openbach-run: interrupted. What finished is kept; the same command goes on from there", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    path = _scenario_path(arguments.scenario)
+    packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
+    if arguments.check:
+        return check(path, packages, arguments.format == "json")
+    campaign = plan(path, arguments.settings, parse_seeds(arguments.seeds), packages)
+    cpus = _cpus(arguments.workers)
+    _warn(path, campaign, packages)
+    store = Store(arguments.results or Path("results") / campaign.scenario.name)
+    with store.opened(), Reporter(arguments.quiet) as reporter:
+        files = {name: packages[name].files for name in campaign.jobs()}
+        code = guest_code(REPOSITORY, {name: folder for name, folder in files.items() if folder})
+        engine = VirtualEngine(REPOSITORY, code, pcap=arguments.pcap)
+        engine.prepare(reporter.show)
+        runs = campaign.runs(packages, load_inventory(REPOSITORY / "inventory.yml"), engine.identity)
+        rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, runs))
+        executor = Executor(engine, store, path, cpus, reporter, rerun)
+
+        def write_results() -> None:
+            known = [executor.records[spec.run_id] for spec in runs if spec.run_id in executor.records]
+            store.write("results.csv", results.as_csv(known))
+
+        try:
+            executor.execute(runs, write_results)
+        finally:
+            reporter.__exit__(None, None, None)
+            _print(arguments.format, campaign, runs, executor)
+    return OK if all(record.finished for record in executor.records.values()) else FAILED
+
+
+def _scenario_path(text: str) -> Path:
+    path = Path(text)
+    bare = REPOSITORY / "scenarios" / f"{text}.json"
+    return bare if not path.exists() and path.name == text and bare.exists() else path
+
+
+def _cpus(workers: int | None) -> list[int]:
+    available = sorted(os.sched_getaffinity(0))
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers {workers}: at least 1")
+    return [available[number % len(available)] for number in range(workers or len(available))]
+
+
+def _warn(path: Path, campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    jobs = {name: package.job for name, package in packages.items()}
+    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
+        for finding in lint(scenario, jobs):
+            print(f"{path}: warning: {scenario.name}: {finding}", file=sys.stderr)
+
+
+def _lack_captures(store: Store, runs: Sequence[RunSpec]) -> bool:
+    return not all((store.runs / spec.run_id / "capture.pcapng").exists() for spec in runs)
+
+
+def _print(form: str, campaign: Campaign, runs: Sequence[RunSpec], executor: Executor) -> None:
+    known = [executor.records[spec.run_id] for spec in runs if spec.run_id in executor.records]
+    by_cell = {(tuple(spec.arguments[name] for name in campaign.values), spec.seed): executor.records[spec.run_id] for spec in runs if spec.run_id in executor.records}
+    match form:
+        case "csv":
+            print(results.as_csv(known), end="")
+        case "json":
+            print(results.as_json(known), end="")
+        case "markdown":
+            print(results.as_markdown(results.table(campaign, by_cell)), end="")
+        case _:
+            print(results.as_text(results.table(campaign, by_cell)), end="")

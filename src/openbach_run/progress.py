@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Live progress on stderr: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+LINE_EVERY_S = 5.0
+
+
+class Reporter:
+    """Shows a text and which part is done (0 to 1). May be told from several threads."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._console = Console(stderr=True)
+        self._lock = threading.Lock()
+        self._bar: Progress | None = None
+        self._last_line_s = -LINE_EVERY_S
+        if not quiet and self._console.is_terminal:
+            columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, console=self._console, transient=True)
+
+    def __enter__(self) -> Reporter:
+        if self._bar:
+            self._bar.start()
+            self._task = self._bar.add_task("", total=1.0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def show(self, text: str, part: float) -> None:
+        if self._quiet:
+            return
+        with self._lock:
+            if self._bar:
+                self._bar.update(self._task, completed=part, description=text)
+            elif time.monotonic() - self._last_line_s >= LINE_EVERY_S or part >= 1:
+                self._last_line_s = time.monotonic()
+                print(f"{part:4.0%}  {text}", file=sys.stderr, flush=True)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self._bar:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
