@@ -55,7 +55,9 @@ def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
 
     link = add("sat", "satcom_link", f"{orbit.upper()} link", [], [], orbit=orbit, forward_interface="to_st",
                return_interface="to_gw", loss="$loss", buffer_bdp="$buffer_bdp")  # fmt: skip
-    transports = [add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc", initcwnd="$initcwnd") for host in END_HOSTS]
+    transports = [
+        add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc", initcwnd="$initcwnd") for host in END_HOSTS
+    ]
     transports += [add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc") for host in TUNNEL_HOSTS]
     proxy = add("gw", "pep", "PEP", [], [], position="$pep")
     ready = [link, *transports, proxy]

@@ -82,7 +82,12 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         numbers = []
-    if not numbers or min(numbers) < (0 if "," in text else 1) or max(numbers) >= 2**31 or len(set(numbers)) < len(numbers):
+    if (
+        not numbers
+        or min(numbers) < (0 if "," in text else 1)
+        or max(numbers) >= 2**31
+        or len(set(numbers)) < len(numbers)
+    ):
         raise InputError(f"--seeds {text}: give how many (5), or which ones separated by commas (3,7 or just 7,)")
     if "," in text:
         return tuple(numbers)
@@ -96,7 +101,10 @@ def plan(path: Path, settings: Sequence[str], seeds: tuple[int, ...], packages: 
     jobs = {name: package.job for name, package in packages.items()}
     scenario = read_scenario(path, jobs)
     given = dict(_setting(text, scenario) for text in settings)
-    known = {**{name: [value] for name, value in _table(scenario, path, "defaults").items()}, **_table(scenario, path, "values")}
+    known = {
+        **{name: [value] for name, value in _table(scenario, path, "defaults").items()},
+        **_table(scenario, path, "values"),
+    }
     values = {}
     for name in sorted(scenario.arguments, key=list(_order(scenario)).index):
         if name not in given and name not in known:
@@ -118,7 +126,9 @@ def _order(scenario: Scenario) -> dict[str, None]:
 
 def _table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
     table = scenario.sweep.get(key, {})
-    if not isinstance(table, dict) or (key == "values" and not all(isinstance(one, list) and one for one in table.values())):
+    if not isinstance(table, dict) or (
+        key == "values" and not all(isinstance(one, list) and one for one in table.values())
+    ):
         shape = "object of lists" if key == "values" else "object of values"
         raise InputError(f"{path}: x-sweep.{key} should be an {shape} by argument name")
     if unknown := [name for name in table if name not in scenario.arguments]:
@@ -133,7 +143,9 @@ def _setting(text: str, scenario: Scenario) -> tuple[str, tuple[str, ...]]:
     if name not in scenario.arguments:
         close = get_close_matches(name, scenario.arguments, 1)
         hint = f"did you mean {close[0]}? " if close else ""
-        raise InputError(f"{text}: {scenario.name} has no argument {name}; {hint}it has {', '.join(scenario.arguments)}")
+        raise InputError(
+            f"{text}: {scenario.name} has no argument {name}; {hint}it has {', '.join(scenario.arguments)}"
+        )
     values = tuple(part.strip() for part in value.split(","))
     if "" in values or len(set(values)) < len(values):
         raise InputError(f"{text}: an empty value or one given twice")

@@ -50,17 +50,47 @@ interrupted goes on where it was. exit codes: 0 all well, 1 a run failed, 2 bad 
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("openbach-run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = argparse.ArgumentParser(
+        "openbach-run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     made.add_argument("scenario", metavar="SCENARIO", help="scenario file, or the name of one in scenarios/")
-    made.add_argument("settings", metavar="NAME=VALUE[,VALUE…]", nargs="*", help="values of the scenario's arguments; several are swept")
-    made.add_argument("--seeds", default="1", metavar="N|A,B,…", help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 1)")
-    made.add_argument("--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)")
-    made.add_argument("--results", type=Path, metavar="DIR", help="where records and results.csv go (default results/<scenario>)")
+    made.add_argument(
+        "settings",
+        metavar="NAME=VALUE[,VALUE…]",
+        nargs="*",
+        help="values of the scenario's arguments; several are swept",
+    )
+    made.add_argument(
+        "--seeds",
+        default="1",
+        metavar="N|A,B,…",
+        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 1)",
+    )
+    made.add_argument(
+        "--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)"
+    )
+    made.add_argument(
+        "--results", type=Path, metavar="DIR", help="where records and results.csv go (default results/<scenario>)"
+    )
     made.add_argument("--rerun", action="store_true", help="run again what has already finished")
-    made.add_argument("--pcap", action="store_true", help="keep every packet of every interface (some 300 MB for 30 MB transferred)")
-    made.add_argument("--format", choices=["table", "csv", "json", "markdown"], default="table", help="of what is printed (default table)")
+    made.add_argument(
+        "--pcap", action="store_true", help="keep every packet of every interface (some 300 MB for 30 MB transferred)"
+    )
+    made.add_argument(
+        "--format",
+        choices=["table", "csv", "json", "markdown"],
+        default="table",
+        help="of what is printed (default table)",
+    )
     made.add_argument("--engine", choices=["virtual"], default="virtual", help="what executes the runs")
-    made.add_argument("--jobs", type=Path, action="append", default=[], metavar="PATH", help="more jobs: a folder of packages, or a JSON file of argument trees")
+    made.add_argument(
+        "--jobs",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="more jobs: a folder of packages, or a JSON file of argument trees",
+    )
     made.add_argument("--check", action="store_true", help="only check the scenario as the real backend does")
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
@@ -148,7 +178,11 @@ def _lack_captures(store: Store, runs: Sequence[RunSpec]) -> bool:
 
 def _print(form: str, campaign: Campaign, runs: Sequence[RunSpec], executor: Executor) -> None:
     known = [executor.records[spec.run_id] for spec in runs if spec.run_id in executor.records]
-    by_cell = {(tuple(spec.arguments[name] for name in campaign.values), spec.seed): executor.records[spec.run_id] for spec in runs if spec.run_id in executor.records}
+    by_cell = {
+        (tuple(spec.arguments[name] for name in campaign.values), spec.seed): executor.records[spec.run_id]
+        for spec in runs
+        if spec.run_id in executor.records
+    }
     match form:
         case "csv":
             print(results.as_csv(known), end="")

@@ -39,7 +39,11 @@ def lint(scenario: Scenario, jobs: Mapping[str, Job]) -> list[Finding]:
         at = f"openbach_functions.{index}"
         for check in (_kind, _waits, _entity, _schedule, _stops):
             findings += check(function, sent[index], at, scenario)
-        findings += [finding for job, arguments in jobs_started(function) for finding in _job(jobs[job], arguments, f"{at}.start_job_instance.{job}")]
+        findings += [
+            finding
+            for job, arguments in jobs_started(function)
+            for finding in _job(jobs[job], arguments, f"{at}.start_job_instance.{job}")
+        ]
     return findings + list(_circles(scenario))
 
 
@@ -56,7 +60,9 @@ def _kind(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sce
     if kind in NOT_RUN:
         yield Finding(f"{at}.{kind}", "is stored but cannot be run: the scenario ends as Finished Ko; leave it out")
     if kind in ("push_file", "pull_file"):
-        yield Finding(f"{at}.{kind}", "cannot be exported and imported again, and needs a real platform; let a job move the file")
+        yield Finding(
+            f"{at}.{kind}", "cannot be exported and imported again, and needs a real platform; let a job move the file"
+        )
     if function.get("start_scenario_instance", {}).get("scenario_name") == scenario.name:
         yield Finding(f"{at}.{kind}", "the scenario starts itself: the controller fails at start")
 
@@ -71,16 +77,32 @@ def _waits(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sc
         yield Finding(f"{at}.wait", "waits for itself, and never starts")
     for number in wait.get("finished_ids", ()):
         if _kind_of(functions[number]) not in STARTING:
-            yield Finding(f"{at}.wait.finished_ids", f"function {number} starts nothing that could finish: never met; use launched_ids")
+            yield Finding(
+                f"{at}.wait.finished_ids",
+                f"function {number} starts nothing that could finish: never met; use launched_ids",
+            )
     for number in wait.get("launched_ids", ()):
         if functions[number].get("on_fail", {}).get("policy") in ("Retry", "Ignore"):
-            yield Finding(f"{at}.wait.launched_ids", f"never met once function {number} was retried or its failure ignored; use ended_ids")
+            yield Finding(
+                f"{at}.wait.launched_ids",
+                f"never met once function {number} was retried or its failure ignored; use ended_ids",
+            )
 
 
 def _entity(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
-    entity = next(iter(value.get("entity_name", "") for key, value in function.items() if isinstance(value, dict) and "entity_name" in value), "")
+    entity = next(
+        iter(
+            value.get("entity_name", "")
+            for key, value in function.items()
+            if isinstance(value, dict) and "entity_name" in value
+        ),
+        "",
+    )
     if placeholders(entity):
-        yield Finding(f"{at}.{_kind_of(function)}.entity_name", "a placeholder here makes the scenario impossible to start; write the entity's name")
+        yield Finding(
+            f"{at}.{_kind_of(function)}.entity_name",
+            "a placeholder here makes the scenario impossible to start; write the entity's name",
+        )
 
 
 def _schedule(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
@@ -94,8 +116,15 @@ def _stops(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sc
     known = {one["id"]: _kind_of(one) for one in scenario.functions}
     kind = _kind_of(function)
     body = function[kind]
-    wanted = {"stop_job_instances": "start_job_instance", "stop_job_instance": "start_job_instance", "stop_scenario_instance": "start_scenario_instance"}
-    for number in [*body.get("openbach_function_ids", ()), *([body["openbach_function_id"]] if "openbach_function_id" in body else [])]:
+    wanted = {
+        "stop_job_instances": "start_job_instance",
+        "stop_job_instance": "start_job_instance",
+        "stop_scenario_instance": "start_scenario_instance",
+    }
+    for number in [
+        *body.get("openbach_function_ids", ()),
+        *([body["openbach_function_id"]] if "openbach_function_id" in body else []),
+    ]:
         if kind in wanted and known.get(number) != wanted[kind]:
             yield Finding(f"{at}.{kind}", f"function {number} is no {wanted[kind]}: there is nothing to stop")
 
@@ -103,7 +132,10 @@ def _stops(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sc
 def _job(job: Job, arguments: dict[str, Any], at: str) -> Found:
     for argument, value in job_values(job.arguments, arguments):
         if argument.choices and not placeholders(value) and str(value) not in argument.choices:
-            yield Finding(f"{at}.{argument.name}", f"{value!r} is not one of {', '.join(argument.choices)}; the job will refuse it")
+            yield Finding(
+                f"{at}.{argument.name}",
+                f"{value!r} is not one of {', '.join(argument.choices)}; the job will refuse it",
+            )
     yield from _counts(job.arguments, arguments, at)
 
 
@@ -117,10 +149,15 @@ def _counts(command: Command, arguments: dict[str, Any], at: str) -> Found:
 
 def _count(argument: Argument, occurrences: list[list[Any]], at: str) -> Found:
     if len(occurrences) > 1 and not argument.repeatable:
-        yield Finding(at, f"is given {len(occurrences)} times, but cannot be repeated: the scenario ends as Finished Ko")
+        yield Finding(
+            at, f"is given {len(occurrences)} times, but cannot be repeated: the scenario ends as Finished Ko"
+        )
     for values in occurrences:
         if not argument.takes(len(values)):
-            yield Finding(at, f"has {len(values)} values, takes {argument.count}: the scenario ends as Finished Ko without a reason")
+            yield Finding(
+                at,
+                f"has {len(values)} values, takes {argument.count}: the scenario ends as Finished Ko without a reason",
+            )
 
 
 def _circles(scenario: Scenario) -> Found:
@@ -130,4 +167,7 @@ def _circles(scenario: Scenario) -> Found:
         started |= ready
     circle = sorted(number for number in waits.keys() - started if number not in waits[number])
     if circle:
-        yield Finding("openbach_functions", f"functions {', '.join(map(str, circle))} wait for each other, or for one that never starts")
+        yield Finding(
+            "openbach_functions",
+            f"functions {', '.join(map(str, circle))} wait for each other, or for one that never starts",
+        )

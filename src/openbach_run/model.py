@@ -125,9 +125,7 @@ def _parse(name: str, data: dict[str, Any], jobs: Mapping[str, Job]) -> Scenario
     _check_waits(functions)
     used = {name for function in functions for name in placeholders(function)}
     for undefined in sorted(used - arguments.keys() - constants.keys()):
-        raise _Refusal(
-            "This argument is used as a placeholder value but is not defined", f"arguments.'{undefined}'"
-        )
+        raise _Refusal("This argument is used as a placeholder value but is not defined", f"arguments.'{undefined}'")
     for unused in [one for one in (*arguments, *constants) if one not in used]:
         raise _Refusal("An argument is unused", f"arguments.{unused}")
     sweep = data.get("x-sweep")
@@ -199,7 +197,11 @@ def _function(entry: Any, at: str, jobs: Mapping[str, Job], ids: set[int]) -> di
             place,
         )
     stored = {stored_kind: body, "id": number, "label": label}
-    return {**stored, **({"wait": stored_wait} if stored_wait else {}), **({"on_fail": stored_on_fail} if stored_on_fail else {})}
+    return {
+        **stored,
+        **({"wait": stored_wait} if stored_wait else {}),
+        **({"on_fail": stored_on_fail} if stored_on_fail else {}),
+    }
 
 
 def _number(value: Any, kind: str, place: str) -> Any:
@@ -372,9 +374,17 @@ def _files(kind: str) -> Callable[[dict[str, Any], str, Mapping[str, Job]], Body
         local, remote = (_get(body, key, list, at) for key in ("local_path", "remote_path"))
         if len(local) != len(remote):
             raise _Refusal("local and remote paths amount mismatch", at)
-        owners = zip(local, remote, body.get("users") or [], body.get("groups") or [], body.get("removes") or [], strict=False)
+        owners = zip(
+            local, remote, body.get("users") or [], body.get("groups") or [], body.get("removes") or [], strict=False
+        )
         files = [
-            {"local_path": f"{CONTROLLER_FILES}{one}", "remote_path": there, "user": user, "group": group, "remove": str(remove)}
+            {
+                "local_path": f"{CONTROLLER_FILES}{one}",
+                "remote_path": there,
+                "user": user,
+                "group": group,
+                "remove": str(remove),
+            }
             for one, there, user, group, remove in owners
         ]
         return kind, {"entity_name": entity, "files": files}
@@ -387,7 +397,10 @@ def _branches(kind: str, first: str, second: str) -> Callable[[dict[str, Any], s
         condition = _get(body, "condition", dict, at)
         if '"type": "value"' in json.dumps(condition):
             raise _Refusal("'property' object is not callable", at)
-        branches = {f"openbach_function_{key}_ids": _get(body, f"openbach_functions_{key}_ids", list, at) for key in (first, second)}
+        branches = {
+            f"openbach_function_{key}_ids": _get(body, f"openbach_functions_{key}_ids", list, at)
+            for key in (first, second)
+        }
         return kind, {"condition": condition, **branches}
 
     return parse
@@ -449,7 +462,9 @@ def placeholders(value: Any) -> set[str]:
     return set()
 
 
-def bind(job: Job, arguments: Mapping[str, Any], values: Mapping[str, str], instance_id: Callable[[list[int]], int]) -> list[str]:
+def bind(
+    job: Job, arguments: Mapping[str, Any], values: Mapping[str, str], instance_id: Callable[[list[int]], int]
+) -> list[str]:
     """The command line of a job whose arguments, in stored form, get the scenario's values.
 
     `instance_id` resolves a path of function ids. Raises InputError for a value of the wrong type.
@@ -458,7 +473,11 @@ def bind(job: Job, arguments: Mapping[str, Any], values: Mapping[str, str], inst
 
 
 def _bound(
-    command: Command, arguments: Mapping[str, Any], values: Mapping[str, str], instance_id: Callable[[list[int]], int], at: str
+    command: Command,
+    arguments: Mapping[str, Any],
+    values: Mapping[str, str],
+    instance_id: Callable[[list[int]], int],
+    at: str,
 ) -> dict[str, Any]:
     bound: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -469,7 +488,9 @@ def _bound(
         elif argument.type in INSTANCE_TYPES:
             bound[name] = [[instance_id(path) for path in occurrence] for occurrence in value]
         else:
-            bound[name] = [[_substituted(one, argument, values, f"{at}.{name}") for one in occurrence] for occurrence in value]
+            bound[name] = [
+                [_substituted(one, argument, values, f"{at}.{name}") for one in occurrence] for occurrence in value
+            ]
     return bound
 
 
@@ -515,12 +536,17 @@ def argument_choices(scenario: Scenario, jobs: Mapping[str, Job]) -> dict[str, t
     for function in scenario.functions:
         for job, arguments in jobs_started(function):
             for argument, value in job_values(jobs[job].arguments, arguments):
-                names = _names_in(value) if isinstance(value, str) and argument.choices else set()
-                if len(names) == 1 and value in (f"${[*names][0]}", f"${{{[*names][0]}}}"):
-                    (name,) = names
+                name = _sole_placeholder(value) if argument.choices else None
+                if name is not None:
                     known = found.get(name, argument.choices)
                     found[name] = tuple(choice for choice in known if choice in argument.choices)
     return found
+
+
+def _sole_placeholder(value: Any) -> str | None:
+    """The name in `$name` or `${name}` when the value is nothing else."""
+    found = Template.pattern.fullmatch(value) if isinstance(value, str) else None
+    return (found["named"] or found["braced"]) if found else None
 
 
 def job_values(command: Command, arguments: Mapping[str, Any]) -> Iterator[tuple[Argument, Any]]:
@@ -538,13 +564,16 @@ def _in_words(answer: Mapping[str, Any]) -> str:
         return f"the OpenBACH backend would crash on this scenario (HTTP 500: {answer['error']})"
     where = f"{message['offending_entry']}: " if "offending_entry" in message else ""
     expected = message.get("expected_type", "None")
-    wanted = "" if expected == "None" else f" (is {message.get('offending_value')!r}, should be a {_json_type(expected)})"
+    wanted = (
+        "" if expected == "None" else f" (is {message.get('offending_value')!r}, should be a {_json_type(expected)})"
+    )
     return f"{where}{message.get('error', answer['error']).strip()}{wanted}"
 
 
 def _json_type(python_type: str) -> str:
-    return {"<class 'dict'>": "JSON object", "<class 'list'>": "list", "<class 'str'>": "string", "<class 'int'>": "whole number"}.get(
-        python_type, python_type
-    )
-
-
+    return {
+        "<class 'dict'>": "JSON object",
+        "<class 'list'>": "list",
+        "<class 'str'>": "string",
+        "<class 'int'>": "whole number",
+    }.get(python_type, python_type)

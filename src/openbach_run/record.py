@@ -68,7 +68,9 @@ class Store:
             self.runs.mkdir(parents=True, exist_ok=True)
             lock = (self.directory / ".lock").open("w")
         except OSError as error:
-            raise InputError(f"{self.directory}: results cannot be written there: {error.strerror}; --results DIR names another place") from error
+            raise InputError(
+                f"{self.directory}: results cannot be written there: {error.strerror}; --results DIR names another place"
+            ) from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

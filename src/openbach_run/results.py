@@ -41,7 +41,9 @@ def row(record: Record) -> dict[str, Any]:
     others = [name for name in record.arguments if name not in FACTORS]
     factors = {name: record.arguments.get(name) for name in (*FACTORS, *others)}
     values = {**record.__dict__, **record.measures}
-    rest = {name: round(values[name], 6) if isinstance(values.get(name), float) else values.get(name) for name in COLUMNS}
+    rest = {
+        name: round(values[name], 6) if isinstance(values.get(name), float) else values.get(name) for name in COLUMNS
+    }
     return {"scenario": record.scenario, **factors, "seed": record.seed, **rest}
 
 
@@ -99,7 +101,9 @@ def table(campaign: Campaign, records: Mapping[tuple[tuple[str, ...], int], Reco
 def _cell(records: Sequence[Record | None]) -> str:
     """Median over the seeds, and their range; how many failed, if any did."""
     done = [record for record in records if record is not None]
-    times = [record.measures["transfer_time_s"] for record in done if record.finished and record.measures["transfer_time_s"]]
+    times = [
+        record.measures["transfer_time_s"] for record in done if record.finished and record.measures["transfer_time_s"]
+    ]
     failed = sum(not record.finished for record in done)
     if not times:
         return "failed" if failed else ("done" if done else "–")
@@ -110,8 +114,16 @@ def _cell(records: Sequence[Record | None]) -> str:
 def _note(campaign: Campaign) -> str:
     sizes = campaign.values.get("size", ())
     least = [(size, least_transfer_time_s(size)) for size in sizes]
-    parts = [f"at least {time_s:.2f} s for {size} at 10 Mbit/s (Ethernet, IP and TCP headers; no slow start)" for size, time_s in least if time_s]
-    seeds = f"median [least–most] over {len(campaign.seeds)} seeds" if len(campaign.seeds) > 1 else f"seed {campaign.seeds[0]}"
+    parts = [
+        f"at least {time_s:.2f} s for {size} at 10 Mbit/s (Ethernet, IP and TCP headers; no slow start)"
+        for size, time_s in least
+        if time_s
+    ]
+    seeds = (
+        f"median [least–most] over {len(campaign.seeds)} seeds"
+        if len(campaign.seeds) > 1
+        else f"seed {campaign.seeds[0]}"
+    )
     return "; ".join([seeds, *parts])
 
 
@@ -127,7 +139,10 @@ def as_text(shown: Table) -> str:
     labels = len(shown.header) - sum("=" in name for name in shown.header)
 
     def text(line: list[str]) -> str:
-        cells = [cell.ljust(width) if i < labels else cell.rjust(width) for i, (cell, width) in enumerate(zip(line, widths, strict=True))]
+        cells = [
+            cell.ljust(width) if i < labels else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
         return "  ".join(cells).rstrip()
 
     rule = "  ".join("─" * width for width in widths)

@@ -31,4 +31,8 @@ def test_the_hash_is_that_of_the_capture_file(run_cells: RunCells) -> None:
     """With --pcap the stream that was hashed is the file that was kept, and keeping it changes no packet."""
     (kept,) = run_cells("geo_loss", "vpn=none", *CELL, pcap=True)
     (hashed,) = run_cells("geo_loss", "vpn=none", *CELL)
-    assert hashlib.sha256(kept.capture.read_bytes()).hexdigest() == kept.row["capture_sha256"] == hashed.row["capture_sha256"]
+    assert (
+        hashlib.sha256(kept.capture.read_bytes()).hexdigest()
+        == kept.row["capture_sha256"]
+        == hashed.row["capture_sha256"]
+    )

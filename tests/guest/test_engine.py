@@ -29,9 +29,7 @@ def engine_with(folder: Path, *parts: str, silence_limit_s: float = 60) -> Virtu
     (guest / "main.py").write_text("def main():\n" + "".join(indent(dedent(part), "    ") for part in parts))
     (folder / "jobs").mkdir()
     (folder / "jobs/empty").touch()
-    engine = VirtualEngine(
-        REPOSITORY, {"src": folder, "jobs": folder / "jobs"}, silence_limit_s=silence_limit_s
-    )
+    engine = VirtualEngine(REPOSITORY, {"src": folder, "jobs": folder / "jobs"}, silence_limit_s=silence_limit_s)
     engine.prepare(lambda text, part: None)
     return engine
 

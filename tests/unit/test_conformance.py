@@ -46,7 +46,9 @@ ONE_WAY = {"push_file", "pull_file", "if", "while", "list_job_instances"}
 
 
 def comes_back(case: Any) -> bool:
-    return case["status"] == 200 and not any(ONE_WAY & function.keys() for function in case["sent"]["openbach_functions"])
+    return case["status"] == 200 and not any(
+        ONE_WAY & function.keys() for function in case["sent"]["openbach_functions"]
+    )
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if comes_back(case)])
@@ -55,14 +57,29 @@ def test_what_is_stored_can_be_sent_again(name: str) -> None:
     assert parse_scenario(stored, JOBS).as_stored() == stored
 
 
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8) | st.sampled_from(["$a", "${b}", "$$"])
-JSON = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["$a", "${b}", "$$"])
+)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
 KEYS = st.sampled_from([
-    "name", "id", "label", "wait", "time", "launched_ids", "on_fail", "policy", "retry", "start_job_instance", "entity_name", "fping",
-    "destination_ip", "iperf3", "client", "server_ip", "stop_job_instances", "openbach_function_ids", "push_file", "local_path", "if",
+    "name", "id", "label", "wait", "time", "launched_ids", "on_fail", "policy", "retry", "start_job_instance",
+    "entity_name", "fping",
+    "destination_ip", "iperf3", "client", "server_ip", "stop_job_instances", "openbach_function_ids", "push_file",
+    "local_path", "if",
     "start_scenario_instance", "scenario_name", "arguments", "time_series", "jobs", "statistics",
 ])  # fmt: skip
-SHAPED = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=15)
+SHAPED = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=15
+)
 
 
 @given(JSON | SHAPED)

@@ -116,8 +116,11 @@ def iperf3_report(printed: str, error: str) -> dict[str, Any]:
 
 # The server
 
+
 def retransmitted_segments() -> int:
-    names, values = (line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Tcp:"))
+    names, values = (
+        line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Tcp:")
+    )
     return int(values[names.index("RetransSegs")])
 
 
@@ -162,8 +165,12 @@ def serve(tool: str) -> None:
 
 # The client
 
+
 def ask(server_ip: str, limit_s: float = READY_LIMIT_S, **request: Any) -> dict[str, Any]:
-    with socket.create_connection((server_ip, CONTROL_PORT), timeout=limit_s) as control, control.makefile("rw") as lines:
+    with (
+        socket.create_connection((server_ip, CONTROL_PORT), timeout=limit_s) as control,
+        control.makefile("rw") as lines,
+    ):
         lines.write(json.dumps(request) + "\n")
         lines.flush()
         answered: dict[str, Any] = json.loads(lines.readline() or "{}")
@@ -196,7 +203,9 @@ def first_byte_filter() -> bytes:
 def open_tap() -> socket.socket:
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
     program = ctypes.create_string_buffer(first_byte_filter())
-    tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(program.raw) // 8, ctypes.addressof(program)))
+    tap.setsockopt(
+        socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(program.raw) // 8, ctypes.addressof(program))
+    )
     return tap
 
 
@@ -216,7 +225,9 @@ def time_to_first_byte(tap: socket.socket, transfer: subprocess.Popen[str]) -> f
 
 def download_iperf3(server_ip: str, size: int, deadline_s: float) -> tuple[float, int, float | None]:
     with open_tap() as tap, tempfile.TemporaryFile("w+") as printed:
-        with subprocess.Popen(iperf3_client(server_ip, size), stdout=printed, stderr=subprocess.PIPE, text=True) as transfer:
+        with subprocess.Popen(
+            iperf3_client(server_ip, size), stdout=printed, stderr=subprocess.PIPE, text=True
+        ) as transfer:
             ttfb_s = time_to_first_byte(tap, transfer)
             tap.close()  # from here on it would only cost time
             try:

@@ -17,7 +17,9 @@ PAUSE_S = 0.5  # between two attempts when there is no route yet and ping fails 
 
 def ping(destination: str) -> tuple[float | None, str]:
     """Round-trip time in ms of one ping that may take 2 s, or None; and what ping said."""
-    done = subprocess.run(["ping", "-n", "-c", "1", "-W", "2", destination], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        ["ping", "-n", "-c", "1", "-W", "2", destination], check=False, capture_output=True, text=True
+    )
     found = re.search(r"time=([\d.]+) ms", done.stdout)
     return (float(found[1]) if found else None), (done.stderr or done.stdout).strip()
 

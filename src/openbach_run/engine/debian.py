@@ -41,12 +41,16 @@ def mirror() -> str:
     """The Debian mirror that this machine's apt uses, or the one in OPENBACH_RUN_DEBIAN_MIRROR."""
     if given := os.environ.get(MIRROR_VARIABLE):
         return given
-    targets = run(["apt-get", "indextargets", "--format", "$(COMPONENT) $(RELEASE) $(REPO_URI)"], "reading apt's sources")
+    targets = run(
+        ["apt-get", "indextargets", "--format", "$(COMPONENT) $(RELEASE) $(REPO_URI)"], "reading apt's sources"
+    )
     for line in targets.splitlines():
         component, release, uri = line.split(" ", 2)
         if component == "main" and CODENAMES.match(release):
             return uri
-    raise SetupError(f"apt on this machine names no Debian mirror; give one: {MIRROR_VARIABLE}=<URI of a Debian mirror>")
+    raise SetupError(
+        f"apt on this machine names no Debian mirror; give one: {MIRROR_VARIABLE}=<URI of a Debian mirror>"
+    )
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,11 @@ class Apt:
         archives = self.directory / "archives"
         file_name = self._apt(f"looking for {name}", "download", "--print-uris", "-qq", name).split(" ")[1]
         configuration = str(self.directory / "apt.conf")
-        run(["env", "-C", str(archives), "apt-get", "download", "-qq", name], f"downloading {name}", APT_CONFIG=configuration)
+        run(
+            ["env", "-C", str(archives), "apt-get", "download", "-qq", name],
+            f"downloading {name}",
+            APT_CONFIG=configuration,
+        )
         return archives / file_name
 
     def _apt(self, what: str, *arguments: str, program: str = "apt-get") -> str:
@@ -117,7 +125,8 @@ class Apt:
         first = f"Package: *\nPin: release n={self.suites[0]}\nPin-Priority: 500\n\n"
         others = "".join(f"Package: *\nPin: release n={suite}\nPin-Priority: 100\n\n" for suite in self.suites[1:])
         pinned = "".join(
-            f"Package: {' '.join(names)}\nPin: release n={suite}\nPin-Priority: 900\n\n" for suite, names in self.pins.items()
+            f"Package: {' '.join(names)}\nPin: release n={suite}\nPin-Priority: 900\n\n"
+            for suite, names in self.pins.items()
         )
         return first + others + pinned
 

@@ -20,7 +20,10 @@ from openbach_run.engine.debian import Apt, Package, run
 from openbach_run.engine.kernel import ensure_tools
 
 DIRECTORIES = ("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run", "var/openbach_stats", "var/www")
-LINKS = {"opt/openbach/virtualenv/bin/python3": "/usr/bin/python3", "opt/openbach/vpn-configs": "/opt/openbach-run/vpn-configs"}
+LINKS = {
+    "opt/openbach/virtualenv/bin/python3": "/usr/bin/python3",
+    "opt/openbach/vpn-configs": "/opt/openbach-run/vpn-configs",
+}
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"
     "www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
@@ -49,7 +52,9 @@ def ensure_image(cache: Path, guest_dir: Path, vpn_packages: Iterable[str], prog
     own = json.dumps([names, wanted["suites"], wanted["pins"], DIRECTORIES, LINKS, FILES, UNUSED])
     init = guest_dir / "init.py"
     place = cache / f"image-{content_hash([init], guest_dir, own)}"
-    apt = Apt(cache / "apt-image", tuple(wanted["suites"]), {suite: tuple(pin) for suite, pin in wanted["pins"].items()})
+    apt = Apt(
+        cache / "apt-image", tuple(wanted["suites"]), {suite: tuple(pin) for suite, pin in wanted["pins"].items()}
+    )
     made_once(place, lambda directory: _make(directory, apt, names, init, own, progress))
     made = json.loads((place / "image.json").read_text())
     return Image(place / "root", made["identity"], tuple(made["packages"]))
@@ -76,7 +81,9 @@ def _make(place: Path, apt: Apt, names: list[str], init: Path, own: str, progres
 
 
 def _unpack(archive: Path, root: Path) -> None:
-    untar = "dpkg-deb --fsys-tarfile \"$1\" | tar -x -C \"$2\" --keep-directory-symlink --no-same-owner --no-same-permissions"
+    untar = (
+        'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --keep-directory-symlink --no-same-owner --no-same-permissions'
+    )
     run(["bash", "-o", "pipefail", "-c", untar, "unpack", str(archive), str(root)], f"unpacking {archive.name}")
 
 
@@ -110,8 +117,23 @@ def compile_python(root: Path, directory: Path, seen_as: str) -> None:
         *("--library-path", str(root / "usr/lib/x86_64-linux-gnu")),
         str(root / "usr/bin" / GUEST_PYTHON),
     ]
-    compileall = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", str(directory), "-p", seen_as]
-    run([*python, "-S", *compileall, str(directory)], f"compiling {directory}", PYTHONHOME=str(root / "usr"), PYTHONHASHSEED="0")
+    compileall = [
+        "-m",
+        "compileall",
+        "-q",
+        "--invalidation-mode",
+        "unchecked-hash",
+        "-s",
+        str(directory),
+        "-p",
+        seen_as,
+    ]
+    run(
+        [*python, "-S", *compileall, str(directory)],
+        f"compiling {directory}",
+        PYTHONHOME=str(root / "usr"),
+        PYTHONHASHSEED="0",
+    )
 
 
 def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:

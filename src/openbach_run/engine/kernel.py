@@ -27,7 +27,11 @@ TOOLS = {
 """Commands that building the kernel and the guest tree and starting a run need, and the Debian packages they are in."""
 
 BUILD_STEPS = 1000  # lines that make prints for one build; only the progress bar depends on it
-FIXED_BUILD = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "openbach-run", "KBUILD_BUILD_HOST": "guest"}
+FIXED_BUILD = {
+    "KBUILD_BUILD_TIMESTAMP": "2026-01-01",
+    "KBUILD_BUILD_USER": "openbach-run",
+    "KBUILD_BUILD_HOST": "guest",
+}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,7 +29,9 @@ from openbach_run.errors import SetupError
 
 GUEST_MEMORY = "512M"
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
-SILENCE_LIMIT_S = 120.0  # wall time without an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung
+SILENCE_LIMIT_S = (
+    120.0  # wall time without an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung
+)
 PIPE_BYTES = 1 << 20
 
 OnEvent = Callable[[Mapping[str, Any]], None]
@@ -130,9 +133,25 @@ class VirtualEngine:
     ) -> subprocess.Popen[bytes]:
         assert self._kernel and self._image and self._code
         kernel_arguments = [
-            *(f"mem={GUEST_MEMORY}", "quiet", "panic=-1", "root=/dev/root", "rootfstype=hostfs", f"rootflags={self._image.root}", "ro"),
+            *(
+                f"mem={GUEST_MEMORY}",
+                "quiet",
+                "panic=-1",
+                "root=/dev/root",
+                "rootfstype=hostfs",
+                f"rootflags={self._image.root}",
+                "ro",
+            ),
             *("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}", "seccomp=on", f"seed={spec['seed']}"),
-            *("con=null", "con0=null,fd:1", f"uml_dir={run_dir}/uml", "umid=guest", "capture=0", f"RUN_DIR={run_dir}", f"CODE_DIR={self._code}"),
+            *(
+                "con=null",
+                "con0=null,fd:1",
+                f"uml_dir={run_dir}/uml",
+                "umid=guest",
+                "capture=0",
+                f"RUN_DIR={run_dir}",
+                f"CODE_DIR={self._code}",
+            ),
             *("init=/usr/bin/python3", "--", "-ISB", "/init.py"),
         ]
         pinned = ["setpriv", "--pdeathsig", "KILL", "taskset", "--cpu-list", str(cpu)]
@@ -230,10 +249,8 @@ def _vpn_packages(repository: Path) -> list[str]:
 
 def _widen(pipe: int) -> None:
     """A pipe that holds more lets the guest and the hashing thread change places less often."""
-    try:
+    with suppress(PermissionError):
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    except PermissionError:
-        pass
 
 
 def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, silence_s: float | None) -> Outcome:
@@ -254,7 +271,9 @@ def _explain(result: Mapping[str, Any]) -> str:
     lines = []
     for failed in result["failed"]:
         if "job" in failed:
-            lines.append(f"job {failed['job']} on {failed['entity']}: {failed['status']}, exit code {failed['exit_code']}")
+            lines.append(
+                f"job {failed['job']} on {failed['entity']}: {failed['status']}, exit code {failed['exit_code']}"
+            )
             lines += [f"    {line}" for line in failed["last_lines"]]
         else:
             lines.append(f"function {failed['function']}: {failed['error']}")

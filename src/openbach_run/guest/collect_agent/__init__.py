@@ -41,7 +41,9 @@ def send_log(priority: int, message: str) -> None:
     print(f"{LEVELS[priority]} {message}", file=sys.stderr, flush=True)
 
 
-def send_stat(timestamp: int, suffix: str | None = None, metadatas: dict[str, Any] | None = None, **statistics: Any) -> str:
+def send_stat(
+    timestamp: int, suffix: str | None = None, metadatas: dict[str, Any] | None = None, **statistics: Any
+) -> str:
     """Keeps statistics taken at `timestamp` (ms). ValueError for a value that JSON cannot hold; "OK" or "KO <why>"."""
     if unknown := [name for name, value in statistics.items() if not isinstance(value, PLAIN)]:
         raise ValueError(f"statistics of a type that cannot be sent: {', '.join(unknown)}")
@@ -49,7 +51,11 @@ def send_stat(timestamp: int, suffix: str | None = None, metadatas: dict[str, An
 
 
 def store_files(
-    timestamp: int, suffix: str | None = None, copy: bool = True, metadatas: dict[str, Any] | None = None, **filepaths: str
+    timestamp: int,
+    suffix: str | None = None,
+    copy: bool = True,
+    metadatas: dict[str, Any] | None = None,
+    **filepaths: str,
 ) -> str:
     """Keeps files: copies them to the record, and their paths as statistics. RuntimeError if a copy fails."""
     kept = {}
@@ -92,7 +98,7 @@ def _keep(
 
 
 def _number(variable: str) -> int:
-    return int(os.environ.get(variable, 0))
+    return int(os.environ.get(variable, "0"))
 
 
 def now() -> int:

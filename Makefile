@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# `make check` sets up what is missing and runs every check and test; the other targets are parts of it, and the bench.
+
+DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
+SHELL_FILES := openbach-run .ci/run bench/bare.sh $(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
+JOBS := $(wildcard jobs/*/files)
+
+.PHONY: check lint test unit guest bench scenarios clean
+
+check: lint test
+
+lint:
+	$(DEV) ruff check .
+	$(DEV) mypy src tests/unit tests/guest scenarios/build.py
+	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
+	$(DEV) shellcheck $(SHELL_FILES)
+
+test:
+	$(DEV) python -m pytest
+
+unit:
+	$(DEV) python -m pytest tests/unit
+
+guest:
+	$(DEV) python -m pytest tests/guest
+
+bench:
+	$(DEV) python bench/bench.py
+
+scenarios:
+	$(DEV) python scenarios/build.py
+
+clean:
+	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis
