@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make bench`: speed as ratios, measured on this machine; the absolute times are only an order of magnitude.
+
+- Virtual time over wall time of a single run (GEO, CUBIC, 30 MB), for each VPN: of the run itself, from boot to power
+  off with its record, and of the whole command as typed, the start of Python included.
+- Overhead: the wall time of openbach-run's run over that of bare.sh, a transfer in hand-made namespaces on the same kernel.
+- An empty run: boot, nothing, power off.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY / "src"))
+
+from openbach_run.engine.virtual import Outcome, VirtualEngine  # noqa: E402
+
+VPNS = {"none": 20, "wireguard": 20, "openvpn_udp": 8, "openvpn_tcp": 8}
+"""And the ratio that each is to reach."""
+REPEATS = 3
+CPU = 0
+
+GUEST_MAIN = """
+import json, subprocess, time
+def main():
+    with open("/run/openbach/output", "w") as output:
+        subprocess.run({command!r}, stdout=output, stderr=output, check=True)
+    with open("/run/openbach/result.json", "w") as file:
+        json.dump({{"status": "Finished Ok", "virtual_s": time.monotonic(), "failed": []}}, file)
+"""
+
+
+def in_bare_guest(command: list[str], folder: Path) -> Outcome:
+    """Runs a command in a guest without director and jobs; bare.sh is at hand as /opt/openbach-run/jobs/bare.sh."""
+    guest = folder / "code/openbach_run/guest"
+    guest.mkdir(parents=True)
+    for package in (guest.parent, guest):
+        (package / "__init__.py").touch()
+    (guest / "main.py").write_text(GUEST_MAIN.format(command=command))
+    (folder / "jobs").mkdir()
+    shutil.copy(REPOSITORY / "bench/bare.sh", folder / "jobs")
+    engine = VirtualEngine(REPOSITORY, {"src": folder / "code", "jobs": folder / "jobs"})
+    engine.prepare(lambda text, part: None)
+    outcomes = []
+    for number in range(REPEATS):
+        record = folder / str(number)
+        record.mkdir()
+        outcomes.append(engine.run({"seed": 1}, record, CPU, lambda event: None))
+        assert outcomes[-1].error is None, outcomes[-1].error
+    return min(outcomes, key=lambda outcome: outcome.wall_s)
+
+
+def scenario_run(vpn: str, results: Path) -> dict[str, Any]:
+    """Row of results.csv of the quickest of some runs, and `command_s`, the wall time of its whole command."""
+    rows = []
+    for _ in range(REPEATS):
+        start_s = time.monotonic()
+        subprocess.run(
+            ["taskset", "--cpu-list", str(CPU), sys.executable, "-m", "openbach_run", "geo", f"vpn={vpn}", "cc=cubic",
+             "--rerun", "--quiet", "--results", str(results / vpn)],
+            check=True, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "src"},
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        (row,) = csv.DictReader((results / vpn / "results.csv").open())
+        rows.append({**row, "command_s": time.monotonic() - start_s})
+    return min(rows, key=lambda row: row["command_s"])
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        empty = in_bare_guest(["true"], folder / "empty")
+        bare = in_bare_guest(["sh", "/opt/openbach-run/jobs/bare.sh"], folder / "bare")
+        print(f"empty run                 {empty.wall_s:.2f} s (to be at most 1)")
+        print(
+            f"bare transfer             {bare.virtual_s:.1f} virtual s in {bare.wall_s:.2f} s: "
+            f"{bare.virtual_s / bare.wall_s:.1f}"
+        )
+        print(f"{'':24}  virtual s   run s  ratio   command s  ratio   to be")
+        for vpn, wanted in VPNS.items():
+            row = scenario_run(vpn, folder)
+            virtual_s, wall_s, command_s = float(row["virtual_s"]), float(row["wall_s"]), row["command_s"]
+            print(
+                f"vpn={vpn:20}  {virtual_s:9.1f}  {wall_s:6.2f}  {virtual_s / wall_s:5.1f}  {command_s:10.2f}"
+                f"  {virtual_s / command_s:5.1f}  ≥ {wanted:4}"
+            )
+            if vpn == "none":
+                print(f"  overhead over the bare transfer: {wall_s / bare.wall_s:.2f} (to be at most 1.5)")
+
+
+if __name__ == "__main__":
+    main()

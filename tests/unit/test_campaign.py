@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a scenario file and what the user types to cells and runs, and how bad input is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openbach_run.campaign import Campaign, RunSpec, parse_seeds, plan
+from openbach_run.errors import InputError
+from openbach_run.inventory import load_inventory
+from openbach_run.job_packages import load_packages
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGES = load_packages([REPOSITORY / "jobs"])
+GEO_LOSS = REPOSITORY / "scenarios/geo_loss.json"
+
+
+def planned(*settings: str, seeds: str = "1", path: Path = GEO_LOSS) -> Campaign:
+    return plan(path, settings, parse_seeds(seeds), PACKAGES)
+
+
+def runs(campaign: Campaign, **identity: str) -> list[RunSpec]:
+    return campaign.runs(PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), identity)
+
+
+def test_the_whole_table_is_the_default() -> None:
+    campaign = planned()
+    assert len(campaign.cells) == 4 * 3 * 3
+    assert campaign.swept == ["vpn", "cc", "loss"]
+    assert campaign.cells[0] == {
+        "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "size": "30M", "initcwnd": "10", "buffer_bdp": "1",
+    }  # fmt: skip
+
+
+def test_given_values_are_swept_in_place_of_the_files() -> None:
+    campaign = planned("vpn=none,wireguard", "cc=bbr", "size=1M,2M", seeds="2")
+    assert campaign.values["vpn"] == ("none", "wireguard")
+    assert len(runs(campaign)) == 2 * 3 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["vpm=none"], "did you mean vpn"),
+        (["vpn=ipsec"], "vpn is one of none, wireguard, openvpn_udp, openvpn_tcp"),
+        (["vpn"], "NAME=VALUE"),
+        (["cc=bbr,"], "empty value"),
+        (["cc=bbr,bbr"], "given twice"),
+        (["loss=much"], "should be 'float'"),
+        (["initcwnd=ten"], "should be 'int'"),
+    ],
+)
+def test_bad_settings_are_refused_with_what_would_be_right(settings: list[str], words: str) -> None:
+    with pytest.raises(InputError, match="(?s)" + words):
+        planned(*settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("1", (1,)), ("3", (1, 2, 3)), ("3,7", (3, 7)), ("7,", (7,)), ("0,", (0,))]
+)
+def test_seeds(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@given(st.text(max_size=12))
+def test_seeds_are_numbers_or_refused(text: str) -> None:
+    try:
+        seeds = parse_seeds(text)
+    except InputError:
+        return
+    assert seeds and len(set(seeds)) == len(seeds)
+
+
+def scenario_file(folder: Path, change: dict[str, Any]) -> Path:
+    file = folder / "changed.json"
+    file.write_text(json.dumps({**json.loads(GEO_LOSS.read_text()), **change}))
+    return file
+
+
+def test_an_argument_without_a_value_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="needs a value: vpn=…"):
+        planned(path=scenario_file(tmp_path, {"x-sweep": {}}))
+
+
+def test_x_sweep_must_have_its_shape(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="lists"):
+        planned(path=scenario_file(tmp_path, {"x-sweep": {"values": {"vpn": "none"}}}))
+    with pytest.raises(InputError, match="no such argument"):
+        planned(path=scenario_file(tmp_path, {"x-sweep": {"defaults": {"vqn": "none"}}}))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("{", "line 1, column 2: broken JSON"), ('{"name": "x",\n}', "line 2"), ("[]", "a name"), ("\xff", "not UTF-8")],
+)
+def test_broken_files(tmp_path: Path, content: str, words: str) -> None:
+    file = tmp_path / "broken.json"
+    file.write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=words):
+        planned(path=file)
+
+
+def test_run_ids_follow_from_everything_a_run_depends_on() -> None:
+    (one,) = runs(planned("vpn=none", "cc=bbr", "loss=1"))
+    assert one.run_id == runs(planned("vpn=none", "cc=bbr", "loss=1"))[0].run_id
+    others = [
+        *runs(planned("vpn=none", "cc=bbr", "loss=1", seeds="2,")),
+        *runs(planned("vpn=none", "cc=bbr", "loss=1", "size=1M")),
+        *runs(planned("vpn=none", "cc=bbr", "loss=1"), kernel="another"),
+    ]
+    assert len({one.run_id, *(other.run_id for other in others)}) == 4

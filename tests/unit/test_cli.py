@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command with an engine that is made up: what it prints, keeps, resumes and refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from openbach_run import cli
+from openbach_run.engine.virtual import Outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class FakeEngine:
+    """Transfers in 10 s times (1 + loss); fails where the loss is in `failing`."""
+
+    ran: ClassVar[list[dict[str, str]]]
+    failing: ClassVar[set[str]]
+    interrupt_after: ClassVar[int | None]
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.identity = {"engine": "fake"}
+        self.packages = ("made-up_1",)
+
+    def prepare(self, progress: Callable[[str, float], None]) -> None:
+        progress("ready", 1)
+
+    def run(
+        self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
+    ) -> Outcome:
+        if self.interrupt_after is not None and len(self.ran) >= self.interrupt_after:
+            raise OSError(28, "No space left on device")
+        self.ran.append(spec["arguments"])
+        on_event({"t_s": 1.0, "event": "heartbeat"})
+        if spec["arguments"]["loss"] in self.failing:
+            return Outcome("Finished Ko", 3.0, 0.1, "00", "job vpn on satvpn_box: Error, exit code 1\n    no route")
+        time_s = 10 * (1 + float(spec["arguments"]["loss"])) + spec["seed"] / 100
+        metadata = {"job_name": "file_transfer"}
+        sent = {
+            "transfer_time_s": time_s,
+            "goodput_bps": 8e6,
+            "bytes": 10_000_000,
+            "retransmits": 0,
+            "_metadata": metadata,
+        }
+        (run_dir / "statistics.jsonl").write_text(json.dumps(sent) + "\n")
+        return Outcome("Finished Ok", 40.0, 1.0, "ab", None)
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
+    FakeEngine.ran, FakeEngine.failing, FakeEngine.interrupt_after = [], set(), None
+    monkeypatch.setattr(cli, "VirtualEngine", FakeEngine)
+    return FakeEngine
+
+
+def run(*arguments: str) -> int:
+    return cli.main([str(ROOT / "scenarios/geo_loss.json"), "cc=bbr", "vpn=none", *arguments])
+
+
+def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--results", str(tmp_path)) == 0
+    printed = capsys.readouterr()
+    assert "loss=0  loss=0.1  loss=1" in printed.out
+    assert "10.01     11.01   20.01" in printed.out
+    assert "at least 25.09 s" in printed.out
+    assert "3 of 3 runs" in printed.err
+
+
+def test_results_csv_has_a_row_per_run(tmp_path: Path) -> None:
+    run("--results", str(tmp_path), "--seeds", "2", "--quiet")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "results.csv").read_text())))
+    assert len(rows) == 6
+    assert list(rows[0])[:5] == ["scenario", "vpn", "pep", "cc", "loss"]
+    assert rows[0]["goodput_mbps"] == "8.0"
+    assert {row["status"] for row in rows} == {"Finished Ok"}
+
+
+def test_results_open_in_pandas(tmp_path: Path) -> None:
+    import pandas
+
+    run("--results", str(tmp_path))
+    frame = pandas.read_csv(tmp_path / "results.csv")
+    assert frame.transfer_time_s.tolist() == [10.01, 11.01, 20.01]
+
+
+def test_finished_runs_are_not_repeated(tmp_path: Path, engine: type[FakeEngine]) -> None:
+    run("--results", str(tmp_path), "loss=0")
+    run("--results", str(tmp_path))
+    assert len(engine.ran) == 3
+    run("--results", str(tmp_path), "--rerun")
+    assert len(engine.ran) == 6
+
+
+def test_a_failed_run_is_shown_and_done_again(
+    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.failing = {"1"}
+    assert run("--results", str(tmp_path)) == 1
+    printed = capsys.readouterr()
+    assert "failed" in printed.out
+    assert "job vpn on satvpn_box: Error" in printed.err
+    assert "loss=1" in printed.err
+    engine.failing = set()
+    assert run("--results", str(tmp_path)) == 0
+    assert len(engine.ran) == 4
+
+
+def test_a_full_disk_loses_nothing_that_finished(
+    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.interrupt_after = 2
+    assert run("--results", str(tmp_path), "--workers", "1") == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 3
+    engine.interrupt_after = None
+    assert run("--results", str(tmp_path)) == 0
+    assert len(engine.ran) == 3
+
+
+def test_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("--results", str(tmp_path), "--format", "json")
+    assert [row["loss"] for row in json.loads(capsys.readouterr().out)] == ["0", "0.1", "1"]
+    run("--results", str(tmp_path), "--format", "markdown")
+    assert "| loss=0 | loss=0.1 | loss=1 |" in capsys.readouterr().out
+    run("--results", str(tmp_path), "--format", "csv")
+    assert capsys.readouterr().out == (tmp_path / "results.csv").read_text()
+
+
+def test_unwritable_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert run("--results", str(tmp_path / "file/below")) == 2
+    assert "--results DIR names another place" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing.json"], "no such file"),
+        (["geo", "vpm=none"], "did you mean vpn"),
+        (["geo", "--seeds", "x"], "--seeds x"),
+        (["geo", "--workers", "0"], "at least 1"),
+    ],
+)
+def test_bad_input_exits_with_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--check", "geo"]) == 0
+    assert "accepted" in capsys.readouterr().out
+    bad = tmp_path / "bad.json"
+    bad.write_text(
+        '{"name": "t", "openbach_functions": [{"id": 0, "start_job_instance": {"entity_name": "e", "nojob": {}}}]}'
+    )
+    assert cli.main(["--check", str(bad), "--format", "json"]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["error_message"]["error"] == "No such job in the controller database: nojob"
+    assert "openbach_functions.0.start_job_instance.nojob" in printed.err
+    schemas = str(ROOT / "tests/data/job_schemas.json")
+    bad.write_text(bad.read_text().replace('"nojob": {}', '"fping": {"destination_ip": "10.0.0.2"}'))
+    assert cli.main(["--check", str(bad), "--jobs", schemas, "--format", "json"]) == 0

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The scenario files are what their builders make."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
+_spec = importlib.util.spec_from_file_location("build", SCENARIOS / "build.py")
+assert _spec and _spec.loader
+build = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(build)
+
+
+@pytest.mark.parametrize("name", build.SCENARIOS)
+def test_file_is_in_step_with_its_builder(name: str) -> None:
+    assert (SCENARIOS / f"{name}.json").read_text() == build.text(build.SCENARIOS[name]), "run `make scenarios`"
+
+
+def test_every_file_has_a_builder() -> None:
+    assert {file.stem for file in SCENARIOS.glob("*.json")} == set(build.SCENARIOS)
