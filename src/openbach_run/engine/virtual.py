@@ -104,6 +104,7 @@ class VirtualEngine:
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
         """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the guest has powered off."""
+        run_dir = run_dir.resolve()
         (run_dir / "run.json").write_text(json.dumps(spec))
         started = time.monotonic()
         read_end, write_end = os.pipe()
