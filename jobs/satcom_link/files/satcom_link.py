@@ -20,6 +20,7 @@ import sys
 import syslog
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import collect_agent
 import leo
@@ -27,6 +28,8 @@ import leo
 CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
 GEO_DELAY_MS = 250.0
 FRAME_BYTES = 1514
+BURST_BYTES = 1540
+"""One packet, and what a tunnel or a VLAN may add to it."""
 NETEM_LIMIT_PACKETS = 100_000
 LEO_STEP_S = 1.0
 """How often the delay of a leo link is set anew. Within a pass it moves by less than 0.05 ms in a step, which is less than
@@ -82,11 +85,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--loss", type=percent, default=0.0, help="percent of each direction's packets")
     parser.add_argument("--buffer-bdp", type=positive, default=1.0, help="buffer in bandwidth-delay products")
     parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
-    parser.add_argument("--clear", action="store_true", help="only remove what the job has set")
     return parser.parse_args(argv)
 
 
-def directions(arguments: argparse.Namespace) -> tuple[Direction, Direction]:
+Both = tuple[Direction, Direction]
+
+
+def directions(arguments: argparse.Namespace) -> Both:
     forward, back = arguments.forward_interface, arguments.return_interface
     return Direction("forward", back, forward), Direction("return", forward, back)
 
@@ -96,91 +101,89 @@ def buffer_bytes(rate: float, rtt_ms: float, buffer_bdp: float) -> int:
     return max(round(buffer_bdp * rate * rtt_ms / 8000), 2 * FRAME_BYTES)
 
 
-def run(*command: str) -> str:
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+def run(program: str, *options: str, lines: list[str] | None = None) -> str:
+    """Runs ip or tc, on one command or on a batch of them; ends the job with what it said if it fails."""
+    command = [program, *options] if lines is None else [program, *options, "-batch", "-"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, input="\n".join(lines or ()))
     if done.returncode:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}\n" + "\n".join(lines or ()))
     return done.stdout
 
 
-def netem(direction: Direction, delay_ms: float, loss_pct: float, seed: int | None) -> list[str]:
-    loss = ["loss", "random", f"{loss_pct:g}%"] if loss_pct else []
-    seeded = [] if seed is None else ["seed", str(seed)]
-    return ["dev", direction.leaves, "root", "handle", "1:", "netem", "limit", str(NETEM_LIMIT_PACKETS),
-            "delay", f"{round(delay_ms * 1000)}us", *loss, *seeded]  # fmt: skip
+def netem(direction: Direction, delay_ms: float, loss_pct: float, seed: int | None) -> str:
+    loss = f" loss random {loss_pct:g}%" if loss_pct else ""
+    seeded = "" if seed is None else f" seed {seed}"
+    delay = f"delay {round(delay_ms * 1000)}us"
+    return f"dev {direction.leaves} root handle 1: netem limit {NETEM_LIMIT_PACKETS} {delay}{loss}{seeded}"
 
 
-def apply(direction: Direction, arguments: argparse.Namespace, delay_ms: float, limit: int, seed: int | None) -> None:
-    run("ip", "link", "add", direction.queue, "type", "ifb")
-    run("ip", "link", "set", direction.queue, "up")
-    run("tc", "qdisc", "add", "dev", direction.arrives, "clsact")
-    run("tc", "filter", "add", "dev", direction.arrives, "ingress", "matchall",
-        "action", "mirred", "egress", "redirect", "dev", direction.queue)  # fmt: skip
-    run("tc", "qdisc", "add", "dev", direction.queue, "root", "handle", "1:", "tbf",
-        "rate", f"{round(arguments.rate)}bit", "burst", str(FRAME_BYTES + 26), "limit", str(limit))  # fmt: skip
-    run("tc", "qdisc", "replace", *netem(direction, delay_ms, arguments.loss, seed))
+def apply(both: Both, arguments: argparse.Namespace, delay_ms: float, limit: int) -> None:
+    seeds = [None if arguments.seed is None else 2 * int(arguments.seed) + number for number in range(len(both))]
+    run("ip", lines=[line for one in both for line in (f"link add {one.queue} type ifb", f"link set {one.queue} up")])
+    lines = []
+    for one, seed in zip(both, seeds, strict=True):
+        lines += [
+            f"qdisc add dev {one.arrives} clsact",
+            f"filter add dev {one.arrives} ingress matchall action mirred egress redirect dev {one.queue}",
+            f"qdisc add dev {one.queue} root handle 1: tbf rate {round(arguments.rate)}bit burst {BURST_BYTES} limit {limit}",
+            f"qdisc replace {netem(one, delay_ms, arguments.loss, seed)}",
+        ]
+    run("tc", lines=lines)
+    qdiscs(both)
 
 
-def clear(both: tuple[Direction, Direction]) -> None:
+def clear(both: Both) -> None:
     """Removes what `apply` made, as far as it is there."""
-    for direction in both:
-        for command in (
-            ("tc", "qdisc", "del", "dev", direction.leaves, "root"),
-            ("tc", "qdisc", "del", "dev", direction.arrives, "clsact"),
-            ("ip", "link", "del", direction.queue),
-        ):
-            subprocess.run(command, check=False, capture_output=True)
+    lines = [
+        line for one in both for line in (f"qdisc del dev {one.leaves} root", f"qdisc del dev {one.arrives} clsact")
+    ]
+    for program, batch in (("tc", lines), ("ip", [f"link del {one.queue}" for one in both])):
+        command = [program, "-force", "-batch", "-"]
+        subprocess.run(command, check=False, capture_output=True, text=True, input="\n".join(batch))
 
 
-def qdisc(device: str, kind: str) -> dict[str, object]:
-    found = [one for one in json.loads(run("tc", "-s", "-j", "qdisc", "show", "dev", device)) if one["kind"] == kind]
-    if not found:
-        sys.exit(f"{device} has no {kind} qdisc: something else on this host removed it")
-    return dict(found[0])
+def qdiscs(both: Both) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """netem and tbf of each direction with their counters; ends the job if one is no longer there."""
+    shown = {(one["dev"], one["kind"]): one for one in json.loads(run("tc", "-s", "-j", "qdisc", "show"))}
+    wanted = [((one.leaves, "netem"), (one.queue, "tbf")) for one in both]
+    for device, kind in (pair for pairs in wanted for pair in pairs):
+        if (device, kind) not in shown:
+            sys.exit(f"{device} has no {kind} qdisc: something else on this host removed it")
+    return [(shown[link], shown[queue]) for link, queue in wanted]
 
 
-def verify(direction: Direction) -> None:
-    qdisc(direction.queue, "tbf")
-    qdisc(direction.leaves, "netem")
-
-
-def play_leo(both: tuple[Direction, Direction], arguments: argparse.Namespace) -> None:
+def play_leo(both: Both, arguments: argparse.Namespace) -> None:
     """Sets the delay anew every LEO_STEP_S until a signal comes. The seed is left out: netem keeps drawing its losses
     from where it is, and would begin anew with it."""
     start_s = time.monotonic()
     step = 1
     while not signal.sigtimedwait(SIGNALS, max(start_s + step * LEO_STEP_S - time.monotonic(), 0)):
         delay_ms = leo.one_way_delay_ms(step * LEO_STEP_S)
-        for direction in both:
-            run("tc", "qdisc", "change", *netem(direction, delay_ms, arguments.loss, None))
+        run("tc", lines=[f"qdisc change {netem(one, delay_ms, arguments.loss, None)}" for one in both])
         step += 1
 
 
-def report(both: tuple[Direction, Direction]) -> None:
-    for direction in both:
-        link, queue = qdisc(direction.leaves, "netem"), qdisc(direction.queue, "tbf")
+def report(both: Both) -> None:
+    for direction, (link, queue) in zip(both, qdiscs(both), strict=True):
         collect_agent.send_stat(
-            collect_agent.now(), suffix=direction.name,
-            sent_packets=link["packets"], lost_packets=link["drops"], sent_bytes=link["bytes"],
+            collect_agent.now(),
+            suffix=direction.name,
+            sent_packets=link["packets"],
+            lost_packets=link["drops"],
+            sent_bytes=link["bytes"],
             dropped_packets=queue["drops"],
-        )  # fmt: skip
+        )
 
 
 def main() -> None:
     arguments = parse()
     both = directions(arguments)
-    if arguments.clear:
-        clear(both)
-        return
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     delay_ms = leo.one_way_delay_ms(0) if arguments.orbit == "leo" else arguments.delay_ms
     rtt_ms = 2 * (leo.mean_delay_ms() if arguments.orbit == "leo" else arguments.delay_ms)
     limit = buffer_bytes(arguments.rate, rtt_ms, arguments.buffer_bdp)
-    seeds = {one.name: None if arguments.seed is None else 2 * int(arguments.seed) + i for i, one in enumerate(both)}
     try:
-        for direction in both:
-            apply(direction, arguments, delay_ms, limit, seeds[direction.name])
-            verify(direction)
+        apply(both, arguments, delay_ms, limit)
         collect_agent.send_log(syslog.LOG_INFO, f"link is up: {arguments.orbit}, {limit} bytes of buffer")
         collect_agent.send_stat(collect_agent.now(), buffer_bytes=limit)
         if arguments.orbit == "leo":

@@ -153,7 +153,7 @@ class VirtualEngine:
                 f"RUN_DIR={run_dir}",
                 f"CODE_DIR={self._code}",
             ),
-            *("init=/usr/bin/python3", "--", "-ISB", "/init.py"),
+            *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
         ]
         pinned = ["setpriv", "--pdeathsig", "KILL", "taskset", "--cpu-list", str(cpu)]
         (run_dir / "uml").mkdir()

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..director import SECOND_US, JobInstance, JobStatus, LaunchRefused
+from . import warm
 from .network import Namespace, inside
 
 if TYPE_CHECKING:
@@ -172,6 +173,8 @@ class GuestAgents:
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with inside(self.namespaces[entity]):
             os.chdir(directory)
+            if warm.runs(command_line):
+                return warm.start(command_line, {**base, **environment})
             try:
                 return os.posix_spawnp(
                     command_line[0],

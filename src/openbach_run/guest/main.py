@@ -37,8 +37,8 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
     from ..inventory import Inventory
     from ..jobs import Job
     from ..model import bind
-    from . import network
-    from .agent import GuestAgents
+    from . import network, warm
+    from .agent import PYTHON_PATH, GuestAgents
 
     def observe(event: dict[str, Any]) -> None:
         events.write(json.dumps(event) + "\n")
@@ -46,6 +46,7 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
     with open(f"{RUN_DIRECTORY}/run.json") as file:
         run = json.load(file)
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
+    warm.prepare(PYTHON_PATH)
     namespaces = network.build(Inventory.from_dict(run["inventory"]))
     agents = GuestAgents(namespaces, jobs, run["seed"], origin_ns)
     director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
