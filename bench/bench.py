@@ -65,8 +65,8 @@ def scenario_run(vpn: str, results: Path) -> dict[str, Any]:
     for _ in range(REPEATS):
         start_s = time.monotonic()
         subprocess.run(
-            ["taskset", "--cpu-list", str(CPU), sys.executable, "-m", "openbach_run", "geo", f"vpn={vpn}", "cc=cubic",
-             "--rerun", "--quiet", "--results", str(results / vpn)],
+            [sys.executable, "-m", "openbach_run", "geo", f"vpn={vpn}", "cc=cubic",
+             "--rerun", "--quiet", "--workers", "1", "--results", str(results / vpn)],
             check=True, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "src"},
             stdout=subprocess.DEVNULL,
         )  # fmt: skip

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the jobs do in the guest, read from the records of real runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import REPOSITORY, Run, RunCells, command
+
+sys.path.insert(0, str(REPOSITORY / "jobs/satcom_link/files"))
+import leo
+
+SMALL = ("size=1M",)
+
+
+def changed_scenario(folder: Path, **client: Any) -> Path:
+    """geo.json with other options of file_transfer; `tool` goes to both ends."""
+    scenario = json.loads((REPOSITORY / "scenarios/geo.json").read_text())
+    for function in scenario["openbach_functions"]:
+        transfer = function.get("start_job_instance", {}).get("file_transfer", {})
+        if transfer and "tool" in client:
+            transfer["tool"] = client["tool"]
+        if "client" in transfer:
+            transfer["client"] |= {name: value for name, value in client.items() if name != "tool"}
+    file = folder / "changed.json"
+    file.write_text(json.dumps(scenario))
+    return file
+
+
+def run_one(folder: Path, scenario: Path, *settings: str) -> dict[str, Any]:
+    ended = command(str(scenario), *settings, "--results", str(folder / "results"), "--format", "json", "--quiet")
+    assert ended.returncode == 0, ended.stderr
+    (row,) = json.loads(ended.stdout)
+    return dict(row)
+
+
+@pytest.mark.parametrize("options", [{"tool": "http"}, {"direction": "upload"}], ids=["http", "upload"])
+def test_other_ways_to_transfer(tmp_path: Path, options: dict[str, str]) -> None:
+    row = run_one(tmp_path, changed_scenario(tmp_path, **options), "vpn=none", "cc=bbr", *SMALL)
+    assert int(row["bytes"]) >= 1_000_000
+    assert 2 < row["transfer_time_s"] < 8
+    assert row["retransmits"] == 0
+
+
+def test_http_counts_from_the_connection_on_iperf3_from_its_test_on(tmp_path: Path, run_cells: RunCells) -> None:
+    http = run_one(tmp_path, changed_scenario(tmp_path, tool="http"), "vpn=none", "cc=bbr", *SMALL)
+    (iperf3,) = run_cells("geo", "vpn=none", "cc=bbr", *SMALL)
+    assert http["ttfb_s"] == pytest.approx(1, abs=0.01) == pytest.approx(float(iperf3.row["ttfb_s"]), abs=0.02)
+    assert http["transfer_time_s"] - float(iperf3.row["transfer_time_s"]) == pytest.approx(1, abs=0.5)
+
+
+def test_the_transport_is_the_one_asked_for(run_cells: RunCells) -> None:
+    wanted = {"cubic": ("cubic", 1), "cubic_nohystart": ("cubic", 0), "bbr": ("bbr", 1)}
+    for run in run_cells("geo", "vpn=none", "cc=cubic,cubic_nohystart,bbr", *SMALL):
+        for read in run.statistics("transport_profile"):
+            assert (read["congestion_control"], read["hystart"]) == wanted[run.row["cc"]]
+
+
+def test_a_larger_initial_window_is_quicker(run_cells: RunCells) -> None:
+    small, large = run_cells("geo", "vpn=none", "cc=cubic", "initcwnd=3,40", *SMALL)
+    assert float(large.row["transfer_time_s"]) < float(small.row["transfer_time_s"]) - 1
+
+
+def test_the_leo_delay_is_the_formulas(run_cells: RunCells) -> None:
+    (run,) = run_cells("leo", "vpn=none", "cc=cubic", *SMALL)
+    delays = [leo.one_way_delay_ms(second) for second in range(10)]
+    assert 2 * min(delays) - 1 <= run.statistic("path_ready", "rtt_ms") <= 2 * max(delays) + 1
+
+
+@pytest.fixture(scope="module")
+def tunnels(run_cells: RunCells) -> list[Run]:
+    return run_cells("geo", "vpn=wireguard,openvpn_udp,openvpn_tcp", "cc=cubic", *SMALL)
+
+
+def test_the_tunnel_carried_the_transfer(tunnels: list[Run]) -> None:
+    for run in tunnels:
+        box = [
+            line
+            for line in run.statistics("vpn")
+            if line["_metadata"]["agent_name"] == "satvpn_box" and "rx_bytes" in line
+        ]
+        assert box[0]["rx_bytes"] > 1_000_000, run.row["vpn"]
+
+
+def test_no_secret_is_in_the_record(tunnels: list[Run]) -> None:
+    """WireGuard's keys are 43 base64 characters and '='; OpenVPN's begin with a PEM line."""
+    secret = re.compile(rb"[A-Za-z0-9+/]{43}=|PRIVATE KEY")
+    for run in tunnels:
+        for file in run.record.rglob("*"):
+            assert not file.is_file() or not secret.search(file.read_bytes()), file
+
+
+def test_every_job_left_its_output(tunnels: list[Run]) -> None:
+    for folder in (tunnels[0].record / "jobs").iterdir():
+        job = json.loads((folder / "job.json").read_text())
+        assert (folder / "stdout").exists() and (folder / "stderr").exists()
+        assert job["status"] in ("Not Running", "Stopped")
+
+
+def test_the_guests_kernel_had_nothing_to_complain_of(tunnels: list[Run]) -> None:
+    for run in tunnels:
+        assert not re.search(r"WARNING|BUG|Oops|panic", (run.record / "console.log").read_text())
