@@ -23,6 +23,7 @@ class Reporter:
         self._lock = threading.Lock()
         self._bar: Progress | None = None
         self._last_line_s = -LINE_EVERY_S
+        self._last_text = ""
         if not quiet and self._console.is_terminal:
             columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
             self._bar = Progress(*columns, console=self._console, transient=True)
@@ -45,8 +46,8 @@ class Reporter:
         with self._lock:
             if self._bar:
                 self._bar.update(self._task, completed=part, description=text)
-            elif time.monotonic() - self._last_line_s >= LINE_EVERY_S or part >= 1:
-                self._last_line_s = time.monotonic()
+            elif text != self._last_text and (part >= 1 or time.monotonic() - self._last_line_s >= LINE_EVERY_S):
+                self._last_line_s, self._last_text = time.monotonic(), text
                 print(f"{part:4.0%}  {text}", file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
