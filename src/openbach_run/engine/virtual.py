@@ -13,6 +13,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -120,7 +121,7 @@ class VirtualEngine:
         wall_s = time.monotonic() - started
         shutil.rmtree(run_dir / "uml", ignore_errors=True)
         silence_s = self._silence_limit_s if hung else None
-        return _outcome(run_dir, wall_s, capture.sha256, silence_s)
+        return _outcome(run_dir, wall_s, capture.sha256, silence_s, guest.returncode)
 
     def stop(self) -> None:
         """Ends every guest that runs, and lets no other one start."""
@@ -254,11 +255,12 @@ def _widen(pipe: int) -> None:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
-def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, silence_s: float | None) -> Outcome:
+def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, silence_s: float | None, exit_code: int) -> Outcome:
     try:
         result = json.loads((run_dir / "result.json").read_text())
     except (FileNotFoundError, json.JSONDecodeError):
-        why = "ended before the scenario did"
+        how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
+        why = f"ended before the scenario did ({how})"
         if silence_s is not None:
             why = f"showed no progress for {silence_s:g} s and was ended"
         tail = "\n".join(console_tail(run_dir))
