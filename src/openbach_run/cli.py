@@ -22,7 +22,7 @@ from openbach_run.job_packages import Package, load_packages
 from openbach_run.lint import lint
 from openbach_run.model import Malformed
 from openbach_run.progress import Reporter
-from openbach_run.record import Store
+from openbach_run.record import Record, Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -131,24 +131,20 @@ def _main(arguments: argparse.Namespace) -> int:
     cpus = _cpus(arguments.workers)
     _warn(path, campaign, packages)
     store = Store(arguments.results or Path("results") / campaign.scenario.name)
-    with store.opened(), Reporter(arguments.quiet) as reporter:
-        files = {name: packages[name].files for name in campaign.jobs()}
-        code = guest_code(REPOSITORY, {name: folder for name, folder in files.items() if folder})
+    with store.opened():
+        folders = {name: packages[name].files for name in campaign.jobs()}
+        code = guest_code(REPOSITORY, {name: folder for name, folder in folders.items() if folder})
         engine = VirtualEngine(REPOSITORY, code, pcap=arguments.pcap)
-        engine.prepare(reporter.show)
+        with Reporter(arguments.quiet) as reporter:
+            engine.prepare(reporter.show)
         runs = campaign.runs(packages, load_inventory(REPOSITORY / "inventory.yml"), engine.identity)
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, runs))
-        executor = Executor(engine, store, path, cpus, reporter, rerun)
-
-        def write_results() -> None:
-            known = [executor.records[spec.run_id] for spec in runs if spec.run_id in executor.records]
-            store.write("results.csv", results.as_csv(known))
-
+        executor = Executor(engine, store, path, cpus, rerun)
         try:
-            executor.execute(runs, write_results)
+            with Reporter(arguments.quiet) as reporter:
+                executor.execute(runs, reporter)
         finally:
-            reporter.__exit__(None, None, None)
-            _print(arguments.format, campaign, runs, executor)
+            _print(arguments.format, campaign, executor.known(runs))
     return OK if all(record.finished for record in executor.records.values()) else FAILED
 
 
@@ -176,19 +172,13 @@ def _lack_captures(store: Store, runs: Sequence[RunSpec]) -> bool:
     return not all((store.runs / spec.run_id / "capture.pcapng").exists() for spec in runs)
 
 
-def _print(form: str, campaign: Campaign, runs: Sequence[RunSpec], executor: Executor) -> None:
-    known = [executor.records[spec.run_id] for spec in runs if spec.run_id in executor.records]
-    by_cell = {
-        (tuple(spec.arguments[name] for name in campaign.values), spec.seed): executor.records[spec.run_id]
-        for spec in runs
-        if spec.run_id in executor.records
-    }
+def _print(form: str, campaign: Campaign, known: Sequence[Record]) -> None:
     match form:
         case "csv":
             print(results.as_csv(known), end="")
         case "json":
             print(results.as_json(known), end="")
         case "markdown":
-            print(results.as_markdown(results.table(campaign, by_cell)), end="")
+            print(results.as_markdown(results.table(campaign, known)), end="")
         case _:
-            print(results.as_text(results.table(campaign, by_cell)), end="")
+            print(results.as_text(results.table(campaign, known)), end="")

@@ -16,7 +16,7 @@ from openbach_run.campaign import RunSpec
 from openbach_run.engine.virtual import Outcome
 from openbach_run.progress import Reporter
 from openbach_run.record import Record, Store
-from openbach_run.results import measures
+from openbach_run.results import as_csv, measures
 
 
 class Engine(Protocol):
@@ -43,12 +43,16 @@ class Executor:
     store: Store
     scenario_path: Path
     cpus: Sequence[int]
-    reporter: Reporter
     rerun: bool
     records: dict[str, Record] = field(default_factory=dict)
 
-    def execute(self, runs: Sequence[RunSpec], on_record: Callable[[], None]) -> None:
-        """Raises what the first failing worker raised (a full disk, say); KeyboardInterrupt ends the guests."""
+    def known(self, runs: Sequence[RunSpec]) -> list[Record]:
+        """The records that are there, in the order of the runs."""
+        return [self.records[spec.run_id] for spec in runs if spec.run_id in self.records]
+
+    def execute(self, runs: Sequence[RunSpec], reporter: Reporter) -> None:
+        """Keeps results.csv up to date meanwhile. Raises what the first failing worker raised (a full disk, say);
+        KeyboardInterrupt ends the guests."""
         waiting: queue.SimpleQueue[RunSpec] = queue.SimpleQueue()
         for spec in runs:
             done = None if self.rerun else self.store.load(spec.run_id)
@@ -56,11 +60,11 @@ class Executor:
                 self.records[spec.run_id] = done
             else:
                 waiting.put(spec)
-        self._progress = _Progress(self.reporter, waiting.qsize(), len(self.records), len(self.cpus))
+        self._progress = _Progress(reporter, waiting.qsize(), len(self.records), len(self.cpus))
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
-        self._on_record = on_record
-        on_record()
+        self._runs, self._reporter = runs, reporter
+        self._write_results()
         workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in self.cpus]
         for worker in workers:
             worker.start()
@@ -117,8 +121,11 @@ class Executor:
             self._progress.ended(record)
             if record.error is not None:
                 where = self.store.runs / record.run_id
-                self.reporter.say(f"failed: {_cell(spec)}: {record.status}\n{record.error}\n  its record: {where}")
-            self._on_record()
+                self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{record.error}\n  its record: {where}")
+            self._write_results()
+
+    def _write_results(self) -> None:
+        self.store.write("results.csv", as_csv(self.known(self._runs)))
 
     def _command(self, spec: RunSpec) -> str:
         settings = [f"{name}={value}" for name, value in spec.arguments.items()]

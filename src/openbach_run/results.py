@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -80,15 +80,18 @@ class Table:
     note: str
 
 
-def table(campaign: Campaign, records: Mapping[tuple[tuple[str, ...], int], Record]) -> Table:
-    """The table of a campaign from its records by (values of the cell, seed)."""
+def table(campaign: Campaign, records: Sequence[Record]) -> Table:
+    """The table of a campaign, from those of its records that are there."""
+    by_cell: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        by_cell.setdefault(tuple(record.arguments[name] for name in campaign.values), []).append(record)
     swept = campaign.swept or list(campaign.values)[:1]
     *down, across = swept
     columns = campaign.values[across]
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for cell in campaign.cells:
-        found = [records.get((tuple(cell.values()), seed)) for seed in campaign.seeds]
-        rows.setdefault(tuple(cell[name] for name in down), {})[cell[across]] = _cell(found)
+        shown = _cell(by_cell.get(tuple(cell.values()), []))
+        rows.setdefault(tuple(cell[name] for name in down), {})[cell[across]] = shown
     fixed = ", ".join(f"{name}={values[0]}" for name, values in campaign.values.items() if name not in swept)
     return Table(
         f"{campaign.scenario.name}: transfer time (s)" + (f" with {fixed}" if fixed else ""),
@@ -98,9 +101,8 @@ def table(campaign: Campaign, records: Mapping[tuple[tuple[str, ...], int], Reco
     )
 
 
-def _cell(records: Sequence[Record | None]) -> str:
+def _cell(done: Sequence[Record]) -> str:
     """Median over the seeds, and their range; how many failed, if any did."""
-    done = [record for record in records if record is not None]
     times = [
         record.measures["transfer_time_s"] for record in done if record.finished and record.measures["transfer_time_s"]
     ]

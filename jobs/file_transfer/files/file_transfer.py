@@ -22,6 +22,7 @@ import socket
 import struct
 import subprocess
 import sys
+import syslog
 import tempfile
 import time
 from collections.abc import Callable
@@ -98,10 +99,16 @@ def iperf3_client(server_ip: str, size: int) -> list[str]:
 
 def iperf3_receive(server_ip: str, size: int, deadline_s: float) -> dict[str, Any]:
     """Receives `size` bytes; iperf3's JSON report."""
-    done = subprocess.run(
-        iperf3_client(server_ip, size), check=False, capture_output=True, text=True, timeout=deadline_s
-    )
+    command = iperf3_client(server_ip, size)
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=deadline_s)
+    except subprocess.TimeoutExpired:
+        sys.exit(late(deadline_s))
     return iperf3_report(done.stdout, done.stderr)
+
+
+def late(deadline_s: float) -> str:
+    return f"the transfer did not end in {deadline_s:g} s"
 
 
 def iperf3_report(printed: str, error: str) -> dict[str, Any]:
@@ -156,8 +163,12 @@ def serve(tool: str) -> None:
             with socket.create_server(("", CONTROL_PORT)) as control:
                 while True:
                     connection, (peer_ip, _) = control.accept()
-                    with connection, connection.makefile("rw") as lines:
-                        lines.write(json.dumps(answer(json.loads(lines.readline()), peer_ip, directory)) + "\n")
+                    connection.settimeout(READY_LIMIT_S)
+                    try:
+                        with connection, connection.makefile("rw") as lines:
+                            lines.write(json.dumps(answer(json.loads(lines.readline()), peer_ip, directory)) + "\n")
+                    except (OSError, ValueError) as error:  # not our client, or it has gone
+                        collect_agent.send_log(syslog.LOG_WARNING, f"request of {peer_ip}: {error}")
         finally:
             process.terminate()
             process.wait()
@@ -167,13 +178,17 @@ def serve(tool: str) -> None:
 
 
 def ask(server_ip: str, limit_s: float = READY_LIMIT_S, **request: Any) -> dict[str, Any]:
+    """The server's answer to a request; OSError if there is none."""
     with (
         socket.create_connection((server_ip, CONTROL_PORT), timeout=limit_s) as control,
         control.makefile("rw") as lines,
     ):
         lines.write(json.dumps(request) + "\n")
         lines.flush()
-        answered: dict[str, Any] = json.loads(lines.readline() or "{}")
+        line = lines.readline()
+    if not line:
+        raise ConnectionError("the connection was closed without an answer")
+    answered: dict[str, Any] = json.loads(line)
     return answered
 
 
@@ -209,10 +224,10 @@ def open_tap() -> socket.socket:
     return tap
 
 
-def time_to_first_byte(tap: socket.socket, transfer: subprocess.Popen[str]) -> float | None:
+def time_to_first_byte(tap: socket.socket, transfer: subprocess.Popen[str], end_s: float) -> float | None:
     """Seconds from the last SYN before the first data (that of the data connection) to that data."""
     syn_s = None
-    while transfer.poll() is None:
+    while transfer.poll() is None and time.monotonic() < end_s:
         if not select.select([tap], [], [], 1)[0]:
             continue
         packet, (_, _, kind, *_) = tap.recvfrom(96)
@@ -224,17 +239,18 @@ def time_to_first_byte(tap: socket.socket, transfer: subprocess.Popen[str]) -> f
 
 
 def download_iperf3(server_ip: str, size: int, deadline_s: float) -> tuple[float, int, float | None]:
+    end_s = time.monotonic() + deadline_s
     with open_tap() as tap, tempfile.TemporaryFile("w+") as printed:
         with subprocess.Popen(
             iperf3_client(server_ip, size), stdout=printed, stderr=subprocess.PIPE, text=True
         ) as transfer:
-            ttfb_s = time_to_first_byte(tap, transfer)
+            ttfb_s = time_to_first_byte(tap, transfer, end_s)
             tap.close()  # from here on it would only cost time
             try:
-                error = transfer.communicate(timeout=deadline_s)[1]
+                error = transfer.communicate(timeout=max(end_s - time.monotonic(), 0))[1]
             except subprocess.TimeoutExpired:
                 transfer.kill()
-                sys.exit(f"the transfer did not end in {deadline_s:g} s")
+                sys.exit(late(deadline_s))
         printed.seek(0)
         received = iperf3_report(printed.read(), error)["end"]["sum_received"]
     return received["seconds"], received["bytes"], ttfb_s
@@ -294,7 +310,10 @@ def main() -> None:
     if arguments.mode == "server":
         serve(arguments.tool)
     else:
-        transfer(arguments)
+        try:
+            transfer(arguments)
+        except OSError as error:
+            sys.exit(f"the server of file_transfer on {arguments.server_ip}: {error}")
 
 
 if __name__ == "__main__":

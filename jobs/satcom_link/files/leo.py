@@ -2,9 +2,9 @@
 """One-way delay over a low-orbit satellite: a pure function of time, the same in every run.
 
 A bent pipe: terminal - satellite - gateway. A satellite on a circular orbit at 550 km passes over the middle of the
-two, which see it under the same elevation; it is used for 15 s, around different parts of its pass, before
-the next takes over (handover times of 15 s are what Starlink's terminals show; the geometry is the textbook's:
-slant range from elevation, e.g. Maral and Bousquet, Satellite Communications Systems, chapter 2).
+two, which see it under the same elevation of at least 25 degrees; it is used for 15 s, in different parts of its
+pass, before the next takes over (handover times of 15 s are what Starlink's terminals show; the geometry is the
+textbook's: slant range from elevation, e.g. Maral and Bousquet, Satellite Communications Systems, chapter 2).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ ALTITUDE_KM = 550.0
 LIGHT_KM_PER_MS = 299.792458
 GRAVITY_KM3_PER_S2 = 398600.4418
 HANDOVER_S = 15.0
-GROUND_DELAY_MS = 10.0
+GROUND_DELAY_MS = 15.0
 """Processing, scheduling of the shared channel and the terrestrial part, one way; a constant of this model."""
-PASS_STARTS_S = (-40.0, -7.5, 25.0, -60.0, 10.0, -25.0, 45.0)
+PASS_STARTS_S = (-110.0, 20.0, -55.0, 80.0, -15.0, 105.0, -130.0)
 """Where in its pass (seconds from the highest point) each satellite in turn takes over."""
 
 

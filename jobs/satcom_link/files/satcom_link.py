@@ -32,9 +32,11 @@ BURST_BYTES = 1540
 """One packet, and what a tunnel or a VLAN may add to it."""
 NETEM_LIMIT_PACKETS = 100_000
 LEO_STEP_S = 1.0
-"""How often the delay of a leo link is set anew. Within a pass it moves by less than 0.05 ms in a step, which is less than
-a packet's transmission time; at a handover it can fall by some milliseconds, and packets sent after it can then
-arrive before ones sent earlier, as on a real constellation."""
+"""How often the delay of a leo link is set anew. Within a pass it moves by less than 0.05 ms in a step."""
+IN_ORDER = " rate 10gbit"
+"""With a rate, netem sends no packet before those that came earlier: when the delay falls at a handover, the packets after
+it wait for the ones under way. It costs a full packet 1.2 µs."""
+MASK64 = 2**64 - 1
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
@@ -110,23 +112,38 @@ def run(program: str, *options: str, lines: list[str] | None = None) -> str:
     return done.stdout
 
 
-def netem(direction: Direction, delay_ms: float, loss_pct: float, seed: int | None) -> str:
-    loss = f" loss random {loss_pct:g}%" if loss_pct else ""
-    seeded = "" if seed is None else f" seed {seed}"
+def mixed(number: int) -> int:
+    """splitmix64: 64 bits without visible relation to those of the next number."""
+    number = (number + 0x9E3779B97F4A7C15) & MASK64
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK64
+    number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK64
+    return number ^ number >> 31
+
+
+def netem_seed(run_seed: int, direction: Direction, step: int) -> int:
+    """Seed of netem's losses from a step of the delay on. Each change has its own: a kernel from 6.6 on may draw a new one
+    by chance when it gets none, and would begin the same losses anew when it gets the old one."""
+    first = 2 * run_seed + (direction.name == "return")
+    return first if step == 0 else mixed(mixed(first) + step)
+
+
+def netem(direction: Direction, arguments: argparse.Namespace, delay_ms: float, step: int = 0) -> str:
     delay = f"delay {round(delay_ms * 1000)}us"
-    return f"dev {direction.leaves} root handle 1: netem limit {NETEM_LIMIT_PACKETS} {delay}{loss}{seeded}"
+    loss = f" loss random {arguments.loss:g}%" if arguments.loss else ""
+    order = IN_ORDER if arguments.orbit == "leo" else ""
+    seed = "" if arguments.seed is None else f" seed {netem_seed(arguments.seed, direction, step)}"
+    return f"dev {direction.leaves} root handle 1: netem limit {NETEM_LIMIT_PACKETS} {delay}{loss}{order}{seed}"
 
 
 def apply(both: Both, arguments: argparse.Namespace, delay_ms: float, limit: int) -> None:
-    seeds = [None if arguments.seed is None else 2 * int(arguments.seed) + number for number in range(len(both))]
     run("ip", lines=[line for one in both for line in (f"link add {one.queue} type ifb", f"link set {one.queue} up")])
     lines = []
-    for one, seed in zip(both, seeds, strict=True):
+    for one in both:
         lines += [
             f"qdisc add dev {one.arrives} clsact",
             f"filter add dev {one.arrives} ingress matchall action mirred egress redirect dev {one.queue}",
             f"qdisc add dev {one.queue} root handle 1: tbf rate {round(arguments.rate)}bit burst {BURST_BYTES} limit {limit}",
-            f"qdisc replace {netem(one, delay_ms, arguments.loss, seed)}",
+            f"qdisc replace {netem(one, arguments, delay_ms)}",
         ]
     run("tc", lines=lines)
     qdiscs(both)
@@ -153,13 +170,12 @@ def qdiscs(both: Both) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def play_leo(both: Both, arguments: argparse.Namespace) -> None:
-    """Sets the delay anew every LEO_STEP_S until a signal comes. The seed is left out: netem keeps drawing its losses
-    from where it is, and would begin anew with it."""
+    """Sets the delay anew every LEO_STEP_S until a signal comes."""
     start_s = time.monotonic()
     step = 1
     while not signal.sigtimedwait(SIGNALS, max(start_s + step * LEO_STEP_S - time.monotonic(), 0)):
         delay_ms = leo.one_way_delay_ms(step * LEO_STEP_S)
-        run("tc", lines=[f"qdisc change {netem(one, delay_ms, arguments.loss, None)}" for one in both])
+        run("tc", lines=[f"qdisc change {netem(one, arguments, delay_ms, step)}" for one in both])
         step += 1
 
 

@@ -19,6 +19,8 @@ PROFILES = {  # name: (congestion control of the kernel, CUBIC's hystart; None l
     "cubic_nohystart": ("cubic", "0"),
     "bbr": ("bbr", None),
 }
+WINDOWS = ("initcwnd", "initrwnd")
+SHOWN_ONLY = {"linkdown", "dead"}  # states, which `ip route change` refuses
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
@@ -43,15 +45,24 @@ def write(file: Path, value: str) -> None:
         sys.exit(f"{file} is {' '.join(read)!r} after writing {value!r}")
 
 
-def routes() -> list[str]:
-    """This host's routes as `ip route` takes them, without an initial window."""
-    shown = subprocess.run(["ip", "route", "show"], check=True, capture_output=True, text=True).stdout
-    return [line.split(" initcwnd ")[0].strip() for line in shown.splitlines()]
+def ip_route(*options: str) -> str:
+    command = ["ip", "route", *options]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
 
 
-def set_initial_window(route: str, segments: int | None) -> None:
-    window = [] if segments is None else ["initcwnd", str(segments), "initrwnd", str(segments)]
-    subprocess.run(["ip", "route", "change", *route.split(), *window], check=segments is not None)
+def routes(shown: str) -> list[list[str]]:
+    """The words of each route that `ip route show` shows, as `ip route change` takes them."""
+    return [[word for word in line.split() if word not in SHOWN_ONLY] for line in shown.splitlines()]
+
+
+def with_initial_window(route: list[str], segments: int) -> list[str]:
+    """The route with this initial congestion and receive window instead of its own."""
+    own = {number for place, word in enumerate(route) if word in WINDOWS for number in (place, place + 1)}
+    kept = [word for place, word in enumerate(route) if place not in own]
+    return kept + [part for name in WINDOWS for part in (name, str(segments))]
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -70,12 +81,12 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     wanted = settings(arguments.cc, arguments.buffer_bytes)
     before = {file: file.read_text() for file in wanted if file.exists()}
-    changed_routes = routes() if arguments.initcwnd != 10 else []
+    own_routes = routes(ip_route("show")) if arguments.initcwnd != 10 else []
     try:
         for file, value in wanted.items():
             write(file, value)
-        for route in changed_routes:
-            set_initial_window(route, arguments.initcwnd)
+        for route in own_routes:
+            ip_route("change", *with_initial_window(route, arguments.initcwnd))
         collect_agent.send_stat(
             collect_agent.now(),
             congestion_control=(IPV4 / "tcp_congestion_control").read_text().strip(),
@@ -86,8 +97,8 @@ def main() -> None:
     finally:
         for file, value in before.items():
             file.write_text(value)
-        for route in changed_routes:
-            set_initial_window(route, None)
+        for route in own_routes:
+            ip_route("change", *route)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import syslog
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,6 +29,9 @@ EXCHANGE_PORT = 5999
 LIMIT_S = 60.0
 RETRY_S = 0.2
 DEVICE = "vpn0"
+STOP_GRACE_S = 5.0
+UNSUPPORTED = 127
+LAST_LINES = 10
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 TUNNEL_IPS = {"server": ("10.200.0.1", "10.200.0.2"), "client": ("10.200.0.2", "10.200.0.1"), "wait": ("", "")}
 
@@ -55,12 +59,18 @@ def run(*command: str, **environment: str) -> str:
     return done.stdout
 
 
-def retried(attempt: Callable[[], bool], what: str) -> None:
+def retried(attempt: Callable[[], bool], what: str, evidence: Callable[[], str] = str) -> None:
     end = time.monotonic() + LIMIT_S
     while not attempt():
         if time.monotonic() > end:
-            sys.exit(f"{what} after {LIMIT_S:g} s")
+            sys.exit(f"{what} after {LIMIT_S:g} s{evidence()}")
         time.sleep(RETRY_S)
+
+
+def last_lines(log: Path) -> str:
+    """The end of what `up` and its daemon said, to be put behind a message."""
+    lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+    return "; its last lines:\n" + "\n".join(lines) if lines else "; it said nothing"
 
 
 def exchange(arguments: argparse.Namespace, public: str) -> str:
@@ -108,9 +118,9 @@ def unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})
 
 
-def goes_through(arguments: argparse.Namespace, daemon: subprocess.Popen[bytes]) -> bool:
+def goes_through(arguments: argparse.Namespace, daemon: subprocess.Popen[bytes], log: Path) -> bool:
     if daemon.poll():
-        sys.exit(ended(arguments.kind, daemon))
+        sys.exit(ended(arguments.kind, daemon, log))
     command = ["ping", "-n", "-c", "1", "-W", "3", "-I", DEVICE, arguments.remote_tunnel_ip]
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
@@ -139,31 +149,48 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     }
     public = run(str(folder / "keygen"), **environment)
     (directory / "remote_public").write_text(exchange(arguments, public))
-    daemon = subprocess.Popen([str(folder / "up")], env={**os.environ, **environment}, preexec_fn=unblock_signals)
+    has_daemon = json.loads((folder / "vpn.json").read_text())["daemon"]
+    log = directory / "log"
+    with log.open("w") as said:
+        daemon = subprocess.Popen(
+            [str(folder / "up")],
+            env={**os.environ, **environment},
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            preexec_fn=unblock_signals,
+        )
     try:
-        if not json.loads((folder / "vpn.json").read_text())["daemon"] and daemon.wait() != 0:
-            sys.exit(f"{arguments.kind}: bringing the tunnel up failed with exit code {daemon.returncode}")
-        retried(lambda: goes_through(arguments, daemon), f"no packet has gone through {arguments.kind}")
+        if not has_daemon and daemon.wait() != 0:
+            sys.exit(ended(arguments.kind, daemon, log))
+        nothing = f"no packet has gone through {arguments.kind}"
+        retried(lambda: goes_through(arguments, daemon, log), nothing, lambda: last_lines(log))
         run("ip", "route", "replace", arguments.remote_network, "via", arguments.remote_tunnel_ip, "dev", DEVICE)
-        collect_agent.send_stat(collect_agent.now(), setup_time_s=time.monotonic() - start_s)
-        wait_for_end(arguments.kind, daemon)
+        setup_time_s = time.monotonic() - start_s
+        collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
+        collect_agent.send_stat(collect_agent.now(), setup_time_s=setup_time_s)
+        if not is_stopped(daemon, has_daemon):
+            sys.exit(ended(arguments.kind, daemon, log))
         report()
     finally:
         daemon.terminate()
         daemon.wait()
+        print(log.read_text(errors="replace"), end="")
         subprocess.run([str(folder / "down")], check=False, env={**os.environ, **environment}, capture_output=True)
 
 
-def wait_for_end(kind: str, daemon: subprocess.Popen[bytes]) -> None:
-    """Until the order to stop; the end of a daemon before that is a failure."""
-    while daemon.poll() in (None, 0):
-        if signal.sigwait({*SIGNALS, signal.SIGCHLD}) in SIGNALS:
-            return
-    sys.exit(ended(kind, daemon))
+def is_stopped(daemon: subprocess.Popen[bytes], has_daemon: bool) -> bool:
+    """Waits for the order to stop; False if the daemon ends without one. An agent that stops a job ends its children
+    first, so a daemon that ends well may be right, and the order must follow."""
+    while signal.sigwait({*SIGNALS, signal.SIGCHLD}) not in SIGNALS:
+        if has_daemon and daemon.poll() is not None:
+            return daemon.returncode == 0 and signal.sigtimedwait(SIGNALS, STOP_GRACE_S) is not None
+    return True
 
 
-def ended(kind: str, daemon: subprocess.Popen[bytes]) -> str:
-    return f"{kind} ended by itself with exit code {daemon.returncode}; its last words are on this job's stdout"
+def ended(kind: str, daemon: subprocess.Popen[bytes], log: Path) -> str:
+    if daemon.returncode == UNSUPPORTED:
+        return f"this host cannot run {kind}{last_lines(log)}"
+    return f"{kind} ended by itself with exit code {daemon.returncode}{last_lines(log)}"
 
 
 def leads_into_tunnel(network: str) -> bool:

@@ -94,7 +94,6 @@ class VirtualEngine:
             "image": self._image.identity,
             "code": self._code.name,
             "memory": GUEST_MEMORY,
-            "process_mode": "seccomp",
         }
 
     @property

@@ -76,6 +76,8 @@ def _keep(
 ) -> str:
     if timestamp < MS_OF_1970:
         return f"KO: the timestamp {timestamp} is not in milliseconds"
+    if not (destination := os.environ.get("OPENBACH_STATISTICS")):
+        return "KO: OPENBACH_STATISTICS does not name a file"
     metadata = {
         "time": timestamp,
         "is_file": is_file,
@@ -89,7 +91,7 @@ def _keep(
         **(metadatas or {}),
     }
     line = json.dumps({**values, "_metadata": metadata}) + "\n"
-    file = os.open(os.environ["OPENBACH_STATISTICS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    file = os.open(destination, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(file, line.encode())  # one write, so that lines of several jobs never mix
     finally:
@@ -107,10 +109,13 @@ def now() -> int:
 
 
 def wait_for_signal(handler: Callable[..., Any] | None = None) -> None:
-    """Blocks until a signal comes, after `handler(signal number, frame)` if one is given."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handler or (lambda *_: None))
-    signal.pause()
+    """Blocks until SIGTERM or SIGINT comes, then calls `handler(signal number, None)` if one is given."""
+    awaited = {signal.SIGTERM, signal.SIGINT}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # one that comes now is not missed
+    number = signal.sigwait(awaited)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if handler:
+        handler(number, None)
 
 
 @contextmanager
