@@ -23,7 +23,7 @@ class Reporter:
         self._lock = threading.Lock()
         self._bar: Progress | None = None
         self._last_line_s = -LINE_EVERY_S
-        self._last_text = ""
+        self._last_line = ""
         if not quiet and self._console.is_terminal:
             columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
             self._bar = Progress(*columns, console=self._console, transient=True)
@@ -46,9 +46,12 @@ class Reporter:
         with self._lock:
             if self._bar:
                 self._bar.update(self._task, completed=part, description=text)
-            elif text != self._last_text and (part >= 1 or time.monotonic() - self._last_line_s >= LINE_EVERY_S):
-                self._last_line_s, self._last_text = time.monotonic(), text
-                print(f"{part:4.0%}  {text}", file=sys.stderr, flush=True)
+                return
+            line = f"{part:4.0%}  {text}"
+            due = part >= 1 or time.monotonic() - self._last_line_s >= LINE_EVERY_S
+            if due and line != self._last_line:
+                self._last_line_s, self._last_line = time.monotonic(), line
+                print(line, file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
         """A line that stays."""

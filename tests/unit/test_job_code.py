@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The jobs' own code, as far as it needs no network: formulas, parsers, the packet filter, collect_agent."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import struct
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openbach_run.guest import collect_agent
+from openbach_run.job_packages import load_packages
+from openbach_run.jobs import argv
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(job: str, module: str | None = None) -> ModuleType:
+    sys.modules.setdefault("collect_agent", collect_agent)
+    sys.path.insert(0, str(ROOT / f"jobs/{job}/files"))
+    return importlib.import_module(module or job)
+
+
+satcom_link, leo, file_transfer = load("satcom_link"), load("satcom_link", "leo"), load("file_transfer")
+
+
+def test_geo_buffer_of_one_bdp() -> None:
+    assert satcom_link.buffer_bytes(10e6, 500, 1) == 625_000
+    assert satcom_link.buffer_bytes(1e3, 1, 1) == 2 * 1514
+
+
+@given(st.floats(min_value=0, max_value=1e6))
+def test_leo_delay_is_that_of_a_satellite_in_view(time_s: float) -> None:
+    """Between zenith (550 km up and down) and the horizon (2705 km), and the ground part."""
+    assert 10 + 2 * 550 / 299.8 <= leo.one_way_delay_ms(time_s) <= 10 + 2 * 2705 / 299.7
+
+
+def test_leo_slant_range() -> None:
+    assert leo.slant_range_km(0) == pytest.approx(550)
+    assert leo.slant_range_km(60) == leo.slant_range_km(-60) > 600
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("30M", 30_000_000), ("1k", 1000), ("2G", 2 * 10**9), ("1.5M", 1_500_000), ("7", 7)]
+)
+def test_sizes_are_decimal(text: str, size: int) -> None:
+    assert file_transfer.size_bytes(text) == size
+
+
+@given(st.text(max_size=6))
+def test_sizes_are_whole_bytes_or_refused(text: str) -> None:
+    try:
+        size = file_transfer.size_bytes(text)
+    except (argparse.ArgumentTypeError, ValueError):
+        return
+    assert size >= 1
+
+
+def passes(packet: bytes) -> bool:
+    """Runs the classic BPF program of file_transfer on a packet."""
+    code = [struct.unpack_from("HBBI", file_transfer.first_byte_filter(), 8 * i) for i in range(16)]
+    accumulator = index = at = 0
+    while True:
+        operation, true, false, k = code[at]
+        at += 1
+        match operation:
+            case 0x30:
+                accumulator = packet[k]
+            case 0x28:
+                accumulator = struct.unpack_from("!H", packet, k)[0]
+            case 0x48:
+                accumulator = struct.unpack_from("!H", packet, index + k)[0]
+            case 0x50:
+                accumulator = packet[index + k]
+            case 0xB1:
+                index = 4 * (packet[k] & 0xF)
+            case 0x54:
+                accumulator &= k
+            case 0x15:
+                at += true if accumulator == k else false
+            case 0x25:
+                at += true if accumulator > k else false
+            case 0x45:
+                at += true if accumulator & k else false
+            case 0x06:
+                return bool(k)
+            case _:
+                raise AssertionError(hex(operation))
+
+
+def tcp(source: int, destination: int, flags: int, length: int, options: int = 0, fragment: int = 0) -> bytes:
+    header = struct.pack("!BBHHHBBH8x", 0x45 + options // 4, 0, length, 1, fragment, 64, 6, 0) + bytes(options)
+    return header + struct.pack("!HHIIBB6x", source, destination, 0, 0, 0x50, flags)
+
+
+@pytest.mark.parametrize(
+    ("packet", "taken"),
+    [
+        (tcp(40000, 5201, 0x02, 60), True),
+        (tcp(40000, 5201, 0x12, 60), False),
+        (tcp(40000, 5201, 0x10, 1500), False),
+        (tcp(5201, 40000, 0x10, 1500), True),
+        (tcp(5201, 40000, 0x10, 1500, options=8), True),
+        (tcp(5201, 40000, 0x18, 53), False),
+        (tcp(5201, 40000, 0x10, 1500, fragment=100), False),
+        (tcp(80, 40000, 0x10, 1500), False),
+    ],
+)
+def test_first_byte_filter(packet: bytes, taken: bool) -> None:
+    assert passes(packet) is taken
+
+
+@pytest.mark.parametrize("name", sorted(folder.name for folder in (ROOT / "jobs").iterdir()))
+def test_each_job_is_a_whole_package(name: str) -> None:
+    files = [f"install_{name}.yml", f"uninstall_{name}.yml", "README.md"]
+    files += [f"files/{name}{suffix}" for suffix in (".yml", ".help", ".py", "_rstats_filter.conf")]
+    assert not [file for file in files if not (ROOT / "jobs" / name / file).exists()]
+
+
+def test_argv_order_required_optionals_switches_subcommand() -> None:
+    jobs = {name: package.job for name, package in load_packages([ROOT / "tests/data/job_schemas.json"]).items()}
+    values = {"port": [[5201]], "reverse": True, "client": {"server_ip": [["10.0.0.2"]], "tcp": {"mss": [[1400]]}}}
+    words = argv(jobs["iperf3"].arguments, values)
+    assert words == ["-p", "5201", "-R", "client", "10.0.0.2", "tcp", "-M", "1400"]
+
+
+@pytest.fixture
+def statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "statistics.jsonl"
+    for name, value in {
+        "OPENBACH_STATISTICS": str(file), "JOB_NAME": "toy", "JOB_INSTANCE_ID": "3", "SCENARIO_INSTANCE_ID": "2",
+        "OWNER_SCENARIO_INSTANCE_ID": "1", "OPENBACH_AGENT_NAME": "satvpn_pc",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    return file
+
+
+def test_statistics_have_the_collectors_form(statistics: Path) -> None:
+    assert collect_agent.send_stat(1795216367675, suffix="Flow1", rate=1.5) == "OK"
+    assert json.loads(statistics.read_text()) == {
+        "rate": 1.5,
+        "_metadata": {
+            "time": 1795216367675, "is_file": False, "job_name": "toy", "agent_name": "satvpn_pc", "job_instance_id": 3,
+            "scenario_instance_id": 2, "owner_scenario_instance_id": 1, "suffix": "Flow1", "flag": 3,
+        },
+    }  # fmt: skip
+
+
+def test_statistics_that_cannot_be_sent(statistics: Path) -> None:
+    assert collect_agent.send_stat(1, rate=1).startswith("KO")
+    with pytest.raises(ValueError, match="rate"):
+        collect_agent.send_stat(1795216367675, rate=object())
+
+
+@pytest.mark.parametrize(("raised", "seen"), [(ValueError("broken"), ValueError), (SystemExit("sorry"), SystemExit)])
+def test_failures_are_logged_and_go_on(
+    raised: Any, seen: type[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(seen), collect_agent.use_configuration("x.conf"):
+        raise raised
+    assert str(raised) in capsys.readouterr().err
