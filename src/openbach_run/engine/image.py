@@ -137,7 +137,7 @@ def compile_python(root: Path, directory: Path, seen_as: str) -> None:
 
 
 def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
-    """A snapshot of the code that runs in the guest: `folders` maps names in it to directories of the host.
+    """A snapshot of the code that runs in the guest: `folders` maps names in it to directories or files of the host.
 
     A run sees this copy, so that an edit in the middle of a campaign changes no run that has started.
     """
@@ -158,7 +158,9 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The folder's files, of links to directories those behind them, in an order of our own."""
+    """The folder's files (or the file), of links to directories those behind them, in an order of our own."""
+    if folder.is_file():
+        return [folder]
     found: list[Path] = []
     for directory, subdirectories, names in os.walk(folder, followlinks=True):
         subdirectories[:] = sorted(name for name in subdirectories if name != "__pycache__")

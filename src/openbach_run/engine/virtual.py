@@ -35,6 +35,9 @@ SILENCE_LIMIT_S = (
 )
 PIPE_BYTES = 1 << 20
 
+GUEST_MODULES = ("__init__.py", "director.py", "errors.py", "inventory.py", "jobs.py", "model.py", "guest")
+"""What of this package runs in the guest. A change to anything else makes no finished run stale."""
+
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 
@@ -237,7 +240,7 @@ class _EventReader:
 def guest_code(repository: Path, jobs: Mapping[str, Path]) -> dict[str, Path]:
     """The code of a run by its place in the guest; `jobs` maps job names to the `files` folders of their packages."""
     return {
-        "src/openbach_run": repository / "src/openbach_run",
+        **{f"src/openbach_run/{name}": repository / "src/openbach_run" / name for name in GUEST_MODULES},
         "vpn-configs": repository / "vpn-configs",
         **{f"jobs/{name}": folder for name, folder in jobs.items()},
     }
