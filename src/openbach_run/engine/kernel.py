@@ -118,7 +118,7 @@ def _patch(source: Path, kernel_dir: Path, version: str) -> None:
     """Patches for every version, and those in the directory that the version begins with (7, 6.12)."""
     folders = [kernel_dir / "patches", *(one for one in kernel_dir.glob("patches/*/") if version.startswith(one.name))]
     for patch in sorted((file for folder in folders for file in folder.glob("*.patch")), key=lambda file: file.name):
-        run(["patch", "-d", str(source), "-p1", "--batch", "-i", str(patch.resolve())], f"applying {patch.name}")
+        run(["patch", "-d", str(source), "-p1", "--forward", "-i", str(patch.resolve())], f"applying {patch.name}")
     for file in kernel_dir.glob("src/*.c"):
         shutil.copy2(file, source / "arch/um/drivers" / file.name)
 
