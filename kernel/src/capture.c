@@ -170,7 +170,7 @@ static int capture_packet(struct sk_buff *skb, struct net_device *dev,
 	size_t block;
 	u32 number;
 
-	if (!taken || !net_eq(dev_net(dev), pt->af_packet_net)) /* before 6.14 every tap sees all */
+	if (!taken)
 		goto out;
 	spin_lock_bh(&lock);
 	number = interface_number(dev, ethernet ? LINKTYPE_ETHERNET : LINKTYPE_RAW);

@@ -17,12 +17,8 @@ from openbach_run.engine.debian import Apt, run
 from openbach_run.errors import SetupError
 
 SUITES = ("trixie-backports", "trixie", "sid")
-SOURCES = ("linux-source-7.2", "linux-source-7.3", "linux-source-6.12")
-"""Source packages that our patches apply to, the preferred first. 7.x runs the guest's processes under seccomp, 6.12 under
-ptrace: half as fast, and other bits."""
-SOURCE_VARIABLE = "OPENBACH_RUN_KERNEL_SOURCE"
-"""Names the source package to take instead."""
-SINCE_6_16 = {"CONFIG_OVPN=y"}
+SOURCES = ("linux-source-7.2", "linux-source-7.3")
+"""Source packages that our patches apply to, the preferred first."""
 
 TOOLS = {
     "gcc": "gcc", "make": "make", "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils", "patch": "patch",
@@ -62,7 +58,7 @@ def ensure_tools() -> None:
 
 def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
     """The kernel for the content of `kernel_dir` (kernel/ of the repository), built into `cache` if it is not there."""
-    place = cache / f"kernel-{content_hash(_inputs(kernel_dir), kernel_dir, *_sources())}"
+    place = cache / f"kernel-{content_hash(_inputs(kernel_dir), kernel_dir, *SOURCES)}"
     made_once(place, lambda directory: _build(directory, cache, kernel_dir, progress))
     return Kernel(place / "linux", json.loads((place / "kernel.json").read_text())["identity"])
 
@@ -76,7 +72,7 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
     progress(f"downloading {name} {version}", 0.02)
     work = place / "build"
     source = _unpack(apt.fetch(name), name, work, progress)
-    _patch(source, kernel_dir, version)
+    _patch(source, kernel_dir)
     out = work / "out"
     _configure(source, out, kernel_dir / "config")
     for step in _make(source, out):
@@ -90,21 +86,14 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
 
 
 def _inputs(kernel_dir: Path) -> list[Path]:
-    return [kernel_dir / "config", *kernel_dir.glob("patches/**/*.patch"), *kernel_dir.glob("src/*.c")]
+    return [kernel_dir / "config", *kernel_dir.glob("patches/*.patch"), *kernel_dir.glob("src/*.c")]
 
 
 def _source_package(apt: Apt) -> tuple[str, str]:
-    for name in _sources():
+    for name in SOURCES:
         if version := apt.candidate(name):
             return name, version
-    raise SetupError(f"the Debian mirror has none of {', '.join(_sources())} in {', '.join(SUITES)}")
-
-
-def _sources() -> tuple[str, ...]:
-    given = os.environ.get(SOURCE_VARIABLE)
-    if given and given not in SOURCES:
-        raise SetupError(f"{SOURCE_VARIABLE}={given}: should be one of {', '.join(SOURCES)}")
-    return (given,) if given else SOURCES
+    raise SetupError(f"the Debian mirror has none of {', '.join(SOURCES)} in {', '.join(SUITES)}")
 
 
 def _unpack(package: Path, name: str, work: Path, progress: Progress) -> Path:
@@ -114,10 +103,8 @@ def _unpack(package: Path, name: str, work: Path, progress: Progress) -> Path:
     return work / name
 
 
-def _patch(source: Path, kernel_dir: Path, version: str) -> None:
-    """Patches for every version, and those in the directory that the version begins with (7, 6.12)."""
-    folders = [kernel_dir / "patches", *(one for one in kernel_dir.glob("patches/*/") if version.startswith(one.name))]
-    for patch in sorted((file for folder in folders for file in folder.glob("*.patch")), key=lambda file: file.name):
+def _patch(source: Path, kernel_dir: Path) -> None:
+    for patch in sorted(kernel_dir.glob("patches/*.patch")):
         run(["patch", "-d", str(source), "-p1", "--forward", "-i", str(patch.resolve())], f"applying {patch.name}")
     for file in kernel_dir.glob("src/*.c"):
         shutil.copy2(file, source / "arch/um/drivers" / file.name)
@@ -129,7 +116,7 @@ def _configure(source: Path, out: Path, fragment: Path) -> None:
     run(command, "configuring the kernel", **FIXED_BUILD)
     configured = (out / ".config").read_text().splitlines()
     wanted = re.findall(r"^CONFIG_\w+=[^n].*$", fragment.read_text(), re.MULTILINE)
-    if lost := [line for line in wanted if line not in configured and line not in SINCE_6_16]:
+    if lost := [line for line in wanted if line not in configured]:
         raise SetupError(f"this kernel source does not take from {fragment}: {', '.join(lost)}")
 
 

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job's YAML and its program agree: what the backend lets through, the program understands, and the reverse."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openbach_run.guest import collect_agent
+from openbach_run.job_packages import load_packages
+from openbach_run.jobs import argv
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = load_packages([ROOT / "jobs"])
+LINK = {"forward_interface": "to_st", "return_interface": "to_gw"}
+TUNNEL = {"local_ip": "10.10.1.1", "remote_ip": "10.10.4.2", "remote_network": "192.168.20.0/24"}
+CLIENT = {"server_ip": "192.168.20.2", "size": "30M"}
+
+CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's arguments, what the program reads
+    ("satcom_link", {"orbit": "leo", **LINK}, {"orbit": "leo", "rate": 10e6, "loss": 0.0, "delay_ms": 250.0}),
+    ("satcom_link", {"orbit": "geo", **LINK, "rate": "20M", "delay_ms": 240, "loss": "0.1", "buffer_bdp": "2", "seed": 3},
+     {"rate": 20e6, "delay_ms": 240.0, "loss": 0.1, "buffer_bdp": 2.0, "seed": 3}),
+    ("transport_profile", {"cc": "cubic_nohystart", "initcwnd": "40", "buffer_bytes": 4194304},
+     {"cc": "cubic_nohystart", "initcwnd": 40, "buffer_bytes": 4194304}),
+    ("vpn", {"kind": "openvpn_tcp", **TUNNEL, "server": {}}, {"role": "server", "tunnel_ip": "10.200.0.1"}),
+    ("vpn", {"kind": "wireguard", **TUNNEL, "client": {}}, {"role": "client", "remote_tunnel_ip": "10.200.0.1"}),
+    ("vpn", {"kind": "none", **TUNNEL, "tunnel_ip": "10.9.0.1", "wait": {}}, {"role": "wait", "tunnel_ip": "10.9.0.1"}),
+    ("file_transfer", {"server": {}}, {"mode": "server", "tool": "iperf3"}),
+    ("file_transfer", {"tool": "http", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
+     {"mode": "client", "tool": "http", "size": 30_000_000, "direction": "download", "deadline_s": 60}),
+]  # fmt: skip
+
+
+def program(job: str) -> Any:
+    sys.modules.setdefault("collect_agent", collect_agent)
+    sys.path.insert(0, str(ROOT / f"jobs/{job}/files"))
+    return importlib.import_module(job)
+
+
+def stored(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The backend's form of a scenario's arguments: values in two lists, subcommands as they are."""
+    return {name: stored(value) if isinstance(value, dict) else [[str(value)]] for name, value in arguments.items()}
+
+
+@pytest.mark.parametrize(("job", "given", "read"), CASES)
+def test_a_scenarios_arguments_reach_the_program(job: str, given: dict[str, Any], read: dict[str, Any]) -> None:
+    parsed = vars(program(job).parse(argv(PACKAGES[job].job.arguments, stored(given))))
+    assert {name: parsed[name] for name in read} == read
+
+
+@pytest.mark.parametrize("job", sorted(PACKAGES))
+def test_the_command_is_the_programs_path_on_an_agent(job: str) -> None:
+    assert PACKAGES[job].job.command == (
+        f"/opt/openbach/virtualenv/bin/python3 /opt/openbach/agent/jobs/{job}/{job}.py"
+    )
+
+
+def test_transports_are_the_same_in_yaml_and_program() -> None:
+    (cc,) = PACKAGES["transport_profile"].job.arguments.required
+    assert sorted(cc.choices) == sorted(program("transport_profile").PROFILES)
+
+
+@pytest.mark.parametrize(
+    "words", [["client", "10.0.0.1", "0.5"], ["client", "10.0.0.1", "30X"], ["--tool", "http", "client", "10.0.0.1",
+              "1M", "--direction", "upload"], []],
+)  # fmt: skip
+def test_what_file_transfer_refuses(words: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        program("file_transfer").parse(words)
+
+
+def close_next(listener: socket.socket) -> None:
+    listener.accept()[0].close()
+
+
+def test_a_server_that_closes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    file_transfer = program("file_transfer")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setattr(file_transfer, "CONTROL_PORT", listener.getsockname()[1])
+        threading.Thread(target=close_next, args=(listener,), daemon=True).start()
+        with pytest.raises(OSError, match=r"without an answer|reset"):
+            file_transfer.ask("127.0.0.1", limit_s=5, retransmits=True)
