@@ -154,7 +154,7 @@ def _setting(text: str, scenario: Scenario) -> tuple[str, tuple[str, ...]]:
 
 def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     jobs = {name: package.job for name, package in packages.items()}
-    for name, choices in argument_choices(campaign.scenario, jobs).items():
+    for name, choices in argument_choices(campaign.scenario, jobs, campaign.sub_scenarios).items():
         for value in campaign.values.get(name, ()):
             if value not in choices:
                 raise InputError(f"{name}={value}: {name} is one of {', '.join(choices)}")

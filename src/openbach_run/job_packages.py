@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import yaml
 
 from openbach_run.errors import InputError
-from openbach_run.jobs import Job
+from openbach_run.jobs import CONVERTERS, INSTANCE_TYPES, Job
 from openbach_run.model import read_json
+
+TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def _load(path: Path) -> Iterator[Package]:
         return
     if not path.is_dir():
         raise InputError(f"{path}: no job folder, folder of jobs or JSON file with jobs is there")
-    found = [file for file in sorted(path.glob("**/files/*.yml")) if file.stem == file.parent.parent.name]
+    found = [file for file in sorted(path.resolve().glob("**/files/*.yml")) if file.stem == file.parent.parent.name]
     if not found:
         raise InputError(f"{path}: no job in it; a job is a folder <job> with <job>/files/<job>.yml")
     for file in found:
@@ -61,11 +64,9 @@ def _from_yaml(file: Path) -> Job:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{file}: {error}") from error
-    if not isinstance(data, dict) or not isinstance(data.get("general"), dict):
-        raise InputError(f"{file}: a job's description is a mapping with general, platform_configuration, arguments")
-    general = data["general"]
-    entry = {"version": general.get("job_version", ""), **data}
-    return _job(file, str(general.get("name", file.stem)), entry, _platform(file, data))
+    general = _mapping(file, "general", _mapping(file, "the whole", data).get("general"))
+    entry = {"version": general.get("job_version", ""), "arguments": data.get("arguments")}
+    return _job(file, str(general.get("name") or file.stem), entry, _platform(file, data))
 
 
 def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
@@ -73,21 +74,49 @@ def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
     block = data.get("platform_configuration")
     if isinstance(block, list) and block:
         block = block[0]
-    if not isinstance(block, dict) or not block.get("command"):
-        raise InputError(f"{file}: platform_configuration has no command")
-    return block
+    platform = _mapping(file, "platform_configuration", block)
+    if not platform.get("command"):
+        raise InputError(f"{file}: platform_configuration.command is missing: what an agent runs to start the job")
+    return platform
 
 
 def _job(file: Path, name: str, entry: Any, platform: dict[str, Any]) -> Job:
-    try:
-        job = Job(
-            name,
-            str(entry.get("version", "")),
-            entry.get("arguments") or {},
-            str(platform.get("command") or ""),
-            str(platform.get("command_stop") or ""),
-        )
-        _ = job.arguments
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file}: job {name}: its arguments are not as OpenBACH describes them: {error!r}") from error
-    return job
+    tree = _mapping(file, name, entry).get("arguments") or {}
+    _check_tree(file, "arguments" if platform else f"{name}.arguments", tree)
+    command, command_stop = (str(platform.get(key) or "") for key in ("command", "command_stop"))
+    return Job(name, str(entry.get("version", "")), tree, command, command_stop)
+
+
+def _check_tree(file: Path, at: str, tree: Any) -> None:
+    """Raises InputError, with its key, for an argument that is not as OpenBACH describes them."""
+    _mapping(file, at, tree)
+    for kind in ("required", "optional"):
+        for place, argument in _entries(file, f"{at}.{kind}", tree.get(kind)):
+            if not argument.get("name"):
+                raise InputError(f"{file}: {place}.name is missing")
+            if str(argument.get("type")) not in TYPES:
+                raise InputError(f"{file}: {place}.type ({argument['name']}) should be one of {', '.join(TYPES)}")
+            if not re.fullmatch(r"[+*]|\d+(-\d+)?", str(argument.get("count", 1))):
+                raise InputError(f"{file}: {place}.count ({argument['name']}) should be like 1, 2-4, + or *")
+            if kind == "optional" and not argument.get("flag"):
+                raise InputError(f"{file}: {place}.flag ({argument['name']}) is missing: what stands before its value")
+    for place, group in _entries(file, f"{at}.subcommand", tree.get("subcommand")):
+        if not group.get("group_name") or not group.get("choices"):
+            raise InputError(f"{file}: {place} should have a group_name, and choices to choose from")
+        for choice_place, choice in _entries(file, f"{place}.choices", group["choices"]):
+            if not choice.get("name"):
+                raise InputError(f"{file}: {choice_place}.name is missing")
+            _check_tree(file, choice_place, choice)
+
+
+def _entries(file: Path, at: str, entries: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not isinstance(entries or [], list):
+        raise InputError(f"{file}: {at} should be a list")
+    for index, entry in enumerate(entries or []):
+        yield f"{at}.{index}", _mapping(file, f"{at}.{index}", entry)
+
+
+def _mapping(file: Path, at: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{file}: {at} {'is missing' if value is None else 'should be a mapping of keys to values'}")
+    return value

@@ -7,12 +7,16 @@ Only the standard library: the director uses this inside the guest. Reading pack
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-RATIOS = ("", "K", "M", "G", "T", "Ki", "Mi", "Gi", "Ti", "m", "u", "n")
+RATIOS = {
+    "_": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "u": 1e-6, "n": 1e-9,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "To": 2**40, "Ti": 2**40,
+}  # fmt: skip
+"""Of OpenBACH 2.7, `To` included; an empty text is `_`."""
 INSTANCE_TYPES = ("job", "scenario")
 """Types whose values are paths of function ids, and on the command line instance ids."""
 
@@ -39,6 +43,15 @@ class Argument:
             return number > 0 or self.count == "*"
         least, _, most = self.count.partition("-")
         return int(least) <= number <= int(most or least)
+
+    def miscounted(self, occurrences: list[list[Any]]) -> str:
+        """What is wrong with the number of values, in stored form, or ""."""
+        if self.is_switch:
+            return ""
+        if len(occurrences) > 1 and not self.repeatable:
+            return f"is given {len(occurrences)} times, but cannot be repeated"
+        wrong = [len(values) for values in occurrences if not self.takes(len(values))]
+        return f"has {wrong[0]} values, takes {self.count}" if wrong else ""
 
 
 @dataclass(frozen=True)
@@ -82,6 +95,11 @@ class Job:
     def arguments(self) -> Command:
         return _command(self.tree)
 
+    @property
+    def subcommands(self) -> dict[str, tuple[tuple[str, ...], Command]]:
+        """All subcommands at any depth (their names are unique in a job) with the names that lead to them."""
+        return dict(_subcommands(self.arguments, ()))
+
     def to_dict(self) -> dict[str, Any]:
         return dict(self.__dict__)
 
@@ -101,13 +119,19 @@ def _command(tree: Mapping[str, Any]) -> Command:
     )
 
 
+def _subcommands(command: Command, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[tuple[str, ...], Command]]]:
+    for name, subcommand in command.subcommands.items():
+        yield name, ((*path, name), subcommand)
+        yield from _subcommands(subcommand, (*path, name))
+
+
 def _argument(entry: Mapping[str, Any]) -> Argument:
     return Argument(
         entry["name"],
         str(entry["type"]),
         str(entry.get("count", 1)),
         str(entry.get("flag") or ""),
-        tuple(map(str, entry.get("choices") or ())),
+        tuple(dict.fromkeys(map(str, entry.get("choices") or ()))),
         bool(entry.get("repeatable")),
         entry.get("description") or "",
     )
@@ -120,32 +144,43 @@ class WrongType(ValueError):
         super().__init__(f"value has an invalid type '{type(value).__name__}' should be '{expected}'")
 
 
+CONVERTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "int": ("int", int),
+    "float": ("float", float),
+    "ip": ("IPv4Address or IPv6Address", lambda value: str(ipaddress.ip_address(value))),
+    "network": ("IPv4Interface or IPv6Interface", lambda value: str(ipaddress.ip_interface(value))),
+    "ratio": ("Ratio", lambda value: (value or "_") if RATIOS[value or "_"] else None),
+    "date": ("datetime", lambda value: str(datetime.fromisoformat(value))),
+}
+"""By type: its name in the backend's messages, and value → what is stored (without placeholders in it)."""
+
+
 def convert(value: Any, kind: str) -> Any:
-    """`value` as an argument of that type is stored; raises WrongType. Without placeholders in it."""
+    """`value` as one of that type, as JSON has it. Raises WrongType; TypeError for a list or object as a number."""
+    if kind not in CONVERTERS or (kind == "int" and isinstance(value, bool)):
+        return str(value)
+    expected, converter = CONVERTERS[kind]
     try:
-        match kind:
-            case "int":
-                return int(value)
-            case "float":
-                return float(value)
-            case "ip":
-                return str(ipaddress.ip_address(str(value)))
-            case "network":
-                ipaddress.ip_interface(str(value))
-                return str(value)
-            case "ratio" if str(value) not in RATIOS:
-                raise ValueError(value)
-            case "date":
-                datetime.fromisoformat(str(value))
-                return str(value)
-    except (ValueError, TypeError, OverflowError):
-        names = {"ip": "IPv4Address or IPv6Address", "network": "IPv4Interface or IPv6Interface"}
-        raise WrongType(value, names.get(kind, kind)) from None
+        return converter(value)
+    except (ValueError, KeyError):
+        raise WrongType(value, expected) from None
+
+
+def word(value: Any, kind: str) -> str:
+    """A converted value on the command line: ratios are whole numbers there, and dates milliseconds."""
+    match kind:
+        case "ratio":
+            return str(int(RATIOS[value]))
+        case "date":
+            return str(int(datetime.fromisoformat(value).timestamp() * 1000))
     return str(value)
 
 
 def argv(command: Command, values: Mapping[str, Any]) -> list[str]:
-    """The command line of typed values in stored form ({name: [[v]]}, {switch: true}, {subcommand: {…}})."""
+    """The command line of words in stored form ({name: [[word]]}, {switch: [[true]]}, {subcommand: {…}}).
+
+    Per (sub)command: its name, what is required, options, switches, all in the order of the job's description.
+    """
     words = [str(value) for argument in command.required for value in values[argument.name][0]]
     for argument in command.optional:
         if not argument.is_switch:

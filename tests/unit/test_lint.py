@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from openbach_run.job_packages import load_packages
+from openbach_run.jobs import Job
 from openbach_run.lint import lint
 from openbach_run.model import parse_scenario
 
@@ -24,6 +25,10 @@ def job(number: int, **more: Any) -> dict[str, Any]:
 
 def with_body(number: int, **body: Any) -> dict[str, Any]:
     return {"id": number, "start_job_instance": {"entity_name": "e", "fping": {"destination_ip": "10.0.0.1"}, **body}}
+
+
+def job_of(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": 0, "start_job_instance": {"entity_name": "e", name: arguments}}
 
 
 CASES: dict[str, tuple[list[dict[str, Any]], str]] = {
@@ -53,11 +58,17 @@ CASES: dict[str, tuple[list[dict[str, Any]], str]] = {
         "is not one of",
     ),
     "itself": ([{"id": 0, "start_scenario_instance": {"scenario_name": "t", "arguments": {}}}], "starts itself"),
-    "if": (
-        [{"id": 0, "if": {"condition": {}, "openbach_functions_true_ids": [], "openbach_functions_false_ids": []}}],
+    "stored but not run": (
+        [{"id": 0, "assign_collector": {"address": "10.0.0.1", "collector": "10.0.0.2"}}],
         "cannot be run",
     ),
-    "reboot": ([{"id": 0, "push_file": {"entity_name": "e", "local_path": [], "remote_path": []}}], "real platform"),
+    "push_file": ([{"id": 0, "push_file": {"entity_name": "e", "local_path": [], "remote_path": []}}], "real platform"),
+    "unknown on_fail key": ([job(0, on_fail={"polcy": "ignore"})], "is ignored"),
+    "stop of a stop": (
+        [{"id": 1, "stop_job_instance": {"openbach_function_id": 1}}], "function 1 is a stop_job_instance",
+    ),
+    "exit code": ([job_of("command_shell", command_line="false")], "a failure goes unnoticed"),
+    "path to nothing": ([job_of("time_series", jobs=[[[7]]], statistics=["x"])], "no function 7 here that starts a job"),
 }  # fmt: skip
 
 
@@ -75,6 +86,36 @@ def test_entity_placeholder_and_slash() -> None:
     assert paths == ["name", "openbach_functions.0.start_job_instance.entity_name"]
 
 
+def test_constants_are_checked_like_values() -> None:
+    link = job_of("tc_configure_link", interface_name="eth0", apply={"delay_distribution": "$d", "delay": "$ms"})
+    scenario = {"name": "t", "constants": {"d": "bogus", "ms": "long"}, "openbach_functions": [link]}
+    assert [finding.message for finding in lint(parse_scenario(scenario, SCHEMAS), SCHEMAS)] == [
+        "'bogus' is not one of normal, uniform, pareto, paretonormal; the job will refuse it",
+        "'$ms': value has an invalid type 'str' should be 'int': the scenario cannot be started",
+    ]
+
+
+def test_an_option_of_any_length_swallows_the_subcommand_behind_it() -> None:
+    values = {"name": "values", "type": "str", "count": "+", "flag": "-v"}
+    group = {"group_name": "mode", "choices": [{"name": "go"}]}
+    job = Job("j", "1", {"optional": [values], "subcommand": [group]})
+    scenario = parse_scenario({"name": "t", "openbach_functions": [job_of("j", values=["a"], go={})]}, {"j": job})
+    assert ["subcommand go" in finding.message for finding in lint(scenario, {"j": job})] == [True]
+
+
+def test_unknown_keys_of_the_scenario() -> None:
+    scenario = {"name": "t", "argument": {}, "x-sweep": {}, "$schema": "", "openbach_functions": []}
+    assert [finding.path for finding in lint(parse_scenario(scenario, SCHEMAS), SCHEMAS)] == ["argument"]
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "scenarios").glob("*.json")), ids=lambda file: file.stem)
 def test_our_scenarios_are_portable(file: Path) -> None:
     assert not lint(parse_scenario(json.loads(file.read_text()), OURS), OURS)
+
+
+CASES_OF_THE_BACKEND = json.loads((ROOT / "tests/data/conformance.json").read_text())
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES_OF_THE_BACKEND.items() if case["status"] == 200])
+def test_whatever_the_backend_accepts_can_be_checked(name: str) -> None:
+    lint(parse_scenario(CASES_OF_THE_BACKEND[name]["sent"], SCHEMAS), SCHEMAS)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Job packages in both formats, what is said about broken ones, and command lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openbach_run.errors import InputError
+from openbach_run.job_packages import load_packages
+from openbach_run.jobs import Job, WrongType, argv, convert
+
+ROOT = Path(__file__).resolve().parents[2]
+GENERAL = {"name": "toy", "description": "", "job_version": "1.2", "keywords": [], "persistent": False}
+PLATFORM = {"ansible_system": "Debian", "command": "/bin/toy -x", "command_stop": "/bin/toy stop"}
+NEW = {**PLATFORM, "supported_platforms": [{"ansible_distribution_release": "trixie"}]}
+OLD = [{**PLATFORM, "ansible_distribution_version": "22.04"}]
+
+
+def package(folder: Path, platform: Any = None, **keys: Any) -> Path:
+    files = folder / "toy/files"
+    files.mkdir(parents=True, exist_ok=True)
+    description = {"general": GENERAL, "platform_configuration": platform or NEW, "arguments": {}, **keys}
+    (files / "toy.yml").write_text(yaml.safe_dump(description))
+    return folder / "toy"
+
+
+@pytest.mark.parametrize("platform", [NEW, OLD], ids=["2.7", "2.6"])
+def test_both_formats_of_packages(tmp_path: Path, platform: Any) -> None:
+    (loaded,) = load_packages([package(tmp_path, platform)]).values()
+    assert loaded.files == tmp_path / "toy/files"
+    assert (loaded.job.version, loaded.job.command, loaded.job.command_stop) == ("1.2", "/bin/toy -x", "/bin/toy stop")
+    assert Job.from_dict(json.loads(json.dumps(loaded.job.to_dict()))) == loaded.job
+
+
+def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path / "checkout/src/jobs/core_jobs")
+    assert list(load_packages([tmp_path])) == ["toy"]
+    monkeypatch.chdir(tmp_path / "checkout/src/jobs/core_jobs/toy")
+    assert list(load_packages([Path()])) == ["toy"]
+    schemas = tmp_path / "schemas.json"
+    schemas.write_text(json.dumps({"toy": {"version": "9", "arguments": {}}, "other": {"arguments": None}}))
+    packages = load_packages([schemas, tmp_path])
+    assert packages["toy"].job.version == "9" and packages["toy"].files is None
+    assert len(load_packages([ROOT / "tests/data/job_schemas.json"])) == 73
+
+
+ONE = {"name": "a", "type": "int", "count": 1, "flag": "-a"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"general": None}, "general is missing"),
+        ({"platform_configuration": "x"}, "platform_configuration should be a mapping"),
+        ({"platform_configuration": []}, "platform_configuration should be a mapping"),
+        ({"platform_configuration": {"command": ""}}, "platform_configuration.command is missing"),
+        ({"arguments": [1]}, "arguments should be a mapping"),
+        ({"arguments": {"required": {}, "optional": {"a": 1}}}, "arguments.optional should be a list"),
+        ({"arguments": {"required": [3]}}, "arguments.required.0 should be a mapping"),
+        ({"arguments": {"required": [{"type": "int"}]}}, "arguments.required.0.name is missing"),
+        ({"arguments": {"optional": [ONE, {**ONE, "type": "integer"}]}}, r"arguments.optional.1.type \(a\) should be"),
+        ({"arguments": {"optional": [{**ONE, "count": "2-"}]}}, r"arguments.optional.0.count \(a\) should be like"),
+        ({"arguments": {"optional": [{**ONE, "flag": None}]}}, r"arguments.optional.0.flag \(a\) is missing"),
+        ({"arguments": {"subcommand": [{"group_name": "g"}]}}, "arguments.subcommand.0 should have a group_name"),
+        (
+            {"arguments": {"subcommand": [{"group_name": "g", "choices": [{"name": "c", "required": [{}]}]}]}},
+            "arguments.subcommand.0.choices.0.required.0.name is missing",
+        ),
+    ],
+)  # fmt: skip
+def test_broken_packages(tmp_path: Path, keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=f"toy.yml: {words}"):
+        load_packages([package(tmp_path, **keys)])
+
+
+def test_broken_files(tmp_path: Path) -> None:
+    file = package(tmp_path) / "files/toy.yml"
+    for text, words in (("a: [", "line 1"), ("- 1", "the whole should be a mapping")):
+        file.write_text(text)
+        with pytest.raises(InputError, match=words):
+            load_packages([tmp_path])
+    (tmp_path / "jobs.json").write_text("[]")
+    with pytest.raises(InputError, match="JSON object of jobs"):
+        load_packages([tmp_path / "jobs.json"])
+    with pytest.raises(InputError, match="no job in it"):
+        load_packages([ROOT / "scenarios"])
+    with pytest.raises(InputError, match="no job folder"):
+        load_packages([tmp_path / "nothing"])
+
+
+TREE = {
+    "required": [{"name": "what", "type": "str", "count": "+"}],
+    "optional": [
+        {"name": "fast", "type": "None", "count": 0, "flag": "-f"},
+        {"name": "pair", "type": "int", "count": 2, "flag": "--pair", "repeatable": True},
+    ],
+    "subcommand": [
+        {"group_name": "mode", "choices": [
+            {"name": "go", "required": [{"name": "to", "type": "ip", "count": 1}]},
+            {"name": "wait", "subcommand": [{"group_name": "how", "optional": True, "choices": [{"name": "long"}]}]},
+        ]},
+    ],
+}  # fmt: skip
+
+
+def test_command_line() -> None:
+    job = Job("toy", "1", TREE)
+    values = {"fast": [[True]], "go": {"to": [["10.0.0.1"]]}, "pair": [[1, 2], [3, 4]], "what": [["a", "b"]]}
+    assert argv(job.arguments, values) == [
+        "a", "b", "--pair", "1", "2", "--pair", "3", "4", "-f", "go", "10.0.0.1",
+    ]  # fmt: skip
+    assert argv(job.arguments, {"what": [["x"]], "wait": {"long": {}}}) == ["x", "wait", "long"]
+    assert {name: path for name, (path, _) in job.subcommands.items()} == {
+        "go": ("go",), "wait": ("wait",), "long": ("wait", "long"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("count", "right", "wrong"), [("1", [1], [0, 2]), ("2-4", [2, 4], [1, 5]), ("+", [1, 9], [0]), ("*", [0, 9], [])]
+)
+def test_counts(count: str, right: list[int], wrong: list[int]) -> None:
+    job = Job("j", "1", {"required": [{"name": "a", "type": "str", "count": count}]})
+    takes = job.arguments.required[0].takes
+    assert all(map(takes, right)) and not any(map(takes, wrong))
+
+
+@given(st.text() | st.integers() | st.floats(), st.sampled_from(["int", "float", "str", "ip", "network", "ratio"]))
+def test_converted_once_is_converted_for_good(value: Any, kind: str) -> None:
+    try:
+        once = convert(value, kind)
+    except (WrongType, OverflowError):
+        return
+    assert repr(convert(once, kind)) == repr(once)
