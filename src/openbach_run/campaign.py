@@ -15,7 +15,7 @@ from typing import Any
 from openbach_run.errors import InputError
 from openbach_run.inventory import Inventory
 from openbach_run.job_packages import Package
-from openbach_run.model import Scenario, argument_choices, check_values, jobs_started, read_scenario
+from openbach_run.model import Malformed, Scenario, argument_choices, check_values, jobs_started, read_scenario
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual time after which a run is ended and what still runs is named."""
@@ -100,7 +100,7 @@ def plan(path: Path, settings: Sequence[str], seeds: tuple[int, ...], packages: 
     """The campaign of a scenario file and `NAME=VALUE[,VALUE…]` settings. Raises InputError."""
     jobs = {name: package.job for name, package in packages.items()}
     scenario = read_scenario(path, jobs)
-    given = dict(_setting(text, scenario) for text in settings)
+    given = _given(settings, scenario)
     known = {
         **{name: [value] for name, value in _table(scenario, path, "defaults").items()},
         **_table(scenario, path, "values"),
@@ -125,15 +125,34 @@ def _order(scenario: Scenario) -> dict[str, None]:
 
 
 def _table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
-    table = scenario.sweep.get(key, {})
-    if not isinstance(table, dict) or (
-        key == "values" and not all(isinstance(one, list) and one for one in table.values())
-    ):
-        shape = "object of lists" if key == "values" else "object of values"
+    sweep = scenario.source.get("x-sweep", {})
+    if not isinstance(sweep, dict):
+        raise InputError(f"{path}: x-sweep should be an object with the keys defaults and values")
+    table = sweep.get(key, {})
+    if not isinstance(table, dict) or not all(map(_is_list if key == "values" else _is_value, table.values())):
+        shape = "object of lists of texts" if key == "values" else "object of texts"
         raise InputError(f"{path}: x-sweep.{key} should be an {shape} by argument name")
     if unknown := [name for name in table if name not in scenario.arguments]:
         raise InputError(f"{path}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument")
     return table
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_value, value))
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _given(settings: Sequence[str], scenario: Scenario) -> dict[str, tuple[str, ...]]:
+    given: dict[str, tuple[str, ...]] = {}
+    for text in settings:
+        name, values = _setting(text, scenario)
+        if name in given:
+            raise InputError(f"{text}: {name} is given twice; to sweep it: {name}={','.join((*given[name], *values))}")
+        given[name] = values
+    return given
 
 
 def _setting(text: str, scenario: Scenario) -> tuple[str, tuple[str, ...]]:
@@ -157,7 +176,9 @@ def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     for name, choices in argument_choices(campaign.scenario, jobs, campaign.sub_scenarios).items():
         for value in campaign.values.get(name, ()):
             if value not in choices:
-                raise InputError(f"{name}={value}: {name} is one of {', '.join(choices)}")
+                close = get_close_matches(value, choices, 1)
+                hint = f"did you mean {close[0]}? " if close else ""
+                raise InputError(f"{name}={value}: {hint}{name} is one of {', '.join(choices)}")
 
 
 def _sub_scenarios(scenario: Scenario, path: Path, jobs: Mapping[str, Any]) -> dict[str, Scenario]:
@@ -168,6 +189,10 @@ def _sub_scenarios(scenario: Scenario, path: Path, jobs: Mapping[str, Any]) -> d
         for function in waiting.pop().functions:
             name = function.get("start_scenario_instance", {}).get("scenario_name")
             if name is not None and name not in found and name != scenario.name:
-                found[name] = read_scenario(path.parent / f"{name}.json", jobs)
+                file = path.parent / f"{name}.json"
+                try:
+                    found[name] = read_scenario(file, jobs)
+                except Malformed as error:
+                    raise InputError(f"{file}: {error}") from error
                 waiting.append(found[name])
     return found

@@ -130,7 +130,7 @@ def _main(arguments: argparse.Namespace) -> int:
     campaign = plan(path, arguments.settings, parse_seeds(arguments.seeds), packages)
     cpus = _cpus(arguments.workers)
     _warn(path, campaign, packages)
-    store = Store(arguments.results or Path("results") / campaign.scenario.name)
+    store = Store(arguments.results or _results_directory(campaign.scenario.name))
     with store.opened():
         folders = {name: packages[name].files for name in campaign.jobs()}
         code = guest_code(REPOSITORY, {name: folder for name, folder in folders.items() if folder})
@@ -152,6 +152,12 @@ def _scenario_path(text: str) -> Path:
     path = Path(text)
     bare = REPOSITORY / "scenarios" / f"{text}.json"
     return bare if not path.exists() and path.name == text and bare.exists() else path
+
+
+def _results_directory(name: str) -> Path:
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise InputError(f"the scenario's name {name!r} cannot be that of a directory; name one with --results DIR")
+    return Path("results") / name
 
 
 def _cpus(workers: int | None) -> list[int]:

@@ -8,7 +8,8 @@
             run.json                what the guest got: scenario, arguments, seed, jobs, inventory
             result.json events.jsonl statistics.jsonl jobs/ console.log [capture.pcapng]
 
-A record is made under another name and renamed when it is whole: a killed command leaves no half of one.
+A record is made as <run_id>.unfinished and renamed when it is whole: a killed command leaves no half of one. The
+record that a --rerun replaces waits as <run_id>.replaced meanwhile, and comes back if the command is killed then.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from typing import Any
 from openbach_run.errors import InputError
 
 FINISHED = "Finished Ok"
+PROBE_BYTES = 1 << 20
+"""What is written to see that a disk is not full; a record without its capture is smaller."""
 
 
 @dataclass(frozen=True)
@@ -62,23 +65,45 @@ class Store:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Makes sure that the directory can be written, that no other command uses it, and removes what a killed
+        """Makes sure that the directory can be written, that no other command uses it, and cleans up what a killed
         one has left. Raises InputError."""
-        try:
+        with self._writing():
             self.runs.mkdir(parents=True, exist_ok=True)
             lock = (self.directory / ".lock").open("w")
-        except OSError as error:
-            raise InputError(
-                f"{self.directory}: results cannot be written there: {error.strerror}; --results DIR names another place"
-            ) from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(f"{self.directory}: another openbach-run is writing its results there") from None
-            for left in self.runs.glob("*.unfinished"):
-                shutil.rmtree(left, ignore_errors=True)
+            with self._writing():
+                self._clean_up()
+                self._try_writing()
             yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"{self.directory}: results cannot be written there: {error.strerror}; --results DIR names another place"
+            ) from error
+
+    def _clean_up(self) -> None:
+        for replaced in self.runs.glob("*.replaced"):
+            if (place := replaced.with_suffix("")).exists():
+                shutil.rmtree(replaced, ignore_errors=True)
+            else:
+                replaced.rename(place)
+        for left in self.runs.glob("*.unfinished"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def _try_writing(self) -> None:
+        probe = self.begin("probe")
+        try:
+            (probe / "probe").write_bytes(bytes(PROBE_BYTES))
+        finally:
+            shutil.rmtree(probe, ignore_errors=True)
 
     def load(self, run_id: str) -> Record | None:
         file = self.runs / run_id / "record.json"
@@ -95,8 +120,11 @@ class Store:
         """Completes a run's directory and gives it its name, in place of an older one."""
         (unfinished / "record.json").write_text(json.dumps(asdict(record), indent=1) + "\n")
         place = self.runs / record.run_id
-        shutil.rmtree(place, ignore_errors=True)
+        replaced = place.with_suffix(".replaced")
+        if place.exists():
+            place.rename(replaced)
         unfinished.rename(place)
+        shutil.rmtree(replaced, ignore_errors=True)
 
     def write(self, name: str, text: str) -> None:
         """A file of the results, whole or not at all."""
@@ -114,6 +142,7 @@ def _read(file: Path) -> Record | None:
 
 
 def statistics(run_dir: Path) -> list[Mapping[str, Any]]:
-    """The statistics that the jobs of a run have sent, in order."""
+    """The statistics that the jobs of a run have sent, in order. Half a line, the last of a guest that was killed, is none."""
     file = run_dir / "statistics.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    lines = file.read_bytes().splitlines(keepends=True) if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]

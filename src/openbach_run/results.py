@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -72,7 +72,8 @@ def least_transfer_time_s(size: str) -> float | None:
 
 @dataclass(frozen=True)
 class Table:
-    """Transfer times: a row per combination of the swept arguments but the last, which makes the columns."""
+    """Transfer times: a row per combination of the swept arguments but the last, which makes the columns.
+    A scenario without arguments has one column, `run`."""
 
     title: str
     header: list[str]
@@ -86,19 +87,23 @@ def table(campaign: Campaign, records: Sequence[Record]) -> Table:
     for record in records:
         by_cell.setdefault(tuple(record.arguments[name] for name in campaign.values), []).append(record)
     swept = campaign.swept or list(campaign.values)[:1]
-    *down, across = swept
-    columns = campaign.values[across]
-    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    down, across = swept[:-1], swept[-1:]
+    columns = list(dict.fromkeys(_values(cell, across) for cell in campaign.cells))
+    rows: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     for cell in campaign.cells:
         shown = _cell(by_cell.get(tuple(cell.values()), []))
-        rows.setdefault(tuple(cell[name] for name in down), {})[cell[across]] = shown
+        rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
     fixed = ", ".join(f"{name}={values[0]}" for name, values in campaign.values.items() if name not in swept)
     return Table(
         f"{campaign.scenario.name}: transfer time (s)" + (f" with {fixed}" if fixed else ""),
-        [*down, *(f"{across}={value}" for value in columns)],
-        [[*key, *(cells.get(value, "–") for value in columns)] for key, cells in rows.items()],
+        [*down, *("=".join((*across, *values)) or "run" for values in columns)],
+        [[*key, *(cells[values] for values in columns)] for key, cells in rows.items()],
         _note(campaign),
     )
+
+
+def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(cell[name] for name in names)
 
 
 def _cell(done: Sequence[Record]) -> str:

@@ -52,6 +52,8 @@ def test_given_values_are_swept_in_place_of_the_files() -> None:
         (["vpn"], "NAME=VALUE"),
         (["cc=bbr,"], "empty value"),
         (["cc=bbr,bbr"], "given twice"),
+        (["cc=bbr", "cc=cubic"], "given twice; to sweep it: cc=bbr,cubic"),
+        (["vpn=wiregard"], "did you mean wireguard"),
         (["loss=much"], "should be 'float'"),
         (["initcwnd=ten"], "should be 'int'"),
     ],
@@ -93,6 +95,18 @@ def test_x_sweep_must_have_its_shape(tmp_path: Path) -> None:
         planned(path=scenario_file(tmp_path, {"x-sweep": {"values": {"vpn": "none"}}}))
     with pytest.raises(InputError, match="no such argument"):
         planned(path=scenario_file(tmp_path, {"x-sweep": {"defaults": {"vqn": "none"}}}))
+    with pytest.raises(InputError, match="texts"):
+        planned(path=scenario_file(tmp_path, {"x-sweep": {"defaults": {"pep": None}}}))
+    with pytest.raises(InputError, match="x-sweep should be an object"):
+        planned(path=scenario_file(tmp_path, {"x-sweep": []}))
+
+
+def test_a_malformed_sub_scenario_is_named(tmp_path: Path) -> None:
+    start = {"id": 0, "start_scenario_instance": {"scenario_name": "sub", "arguments": {}}}
+    (tmp_path / "main.json").write_text(json.dumps({"name": "main", "openbach_functions": [start]}))
+    (tmp_path / "sub.json").write_text('{"name": "sub"}')
+    with pytest.raises(InputError, match=r"sub\.json: openbach_functions"):
+        planned(path=tmp_path / "main.json")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,6 +42,8 @@ class FakeEngine:
             raise OSError(28, "No space left on device")
         self.ran.append(spec["arguments"])
         on_event({"t_s": 1.0, "event": "heartbeat"})
+        if "loss" not in spec["arguments"]:
+            return Outcome("Finished Ok", 1.0, 0.1, "ab", None)
         if spec["arguments"]["loss"] in self.failing:
             return Outcome("Finished Ko", 3.0, 0.1, "00", "job vpn on satvpn_box: Error, exit code 1\n    no route")
         time_s = 10 * (1 + float(spec["arguments"]["loss"])) + spec["seed"] / 100
@@ -126,6 +131,40 @@ def test_a_full_disk_loses_nothing_that_finished(
     engine.interrupt_after = None
     assert run("--results", str(tmp_path)) == 0
     assert len(engine.ran) == 3
+
+
+def test_sigterm_keeps_what_finished(
+    tmp_path: Path, engine: type[FakeEngine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = threading.Event()
+    transfer = engine.run
+
+    def run_until_stopped(self: FakeEngine, spec: Mapping[str, Any], *more: Any) -> Outcome:
+        if engine.ran:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stopped.wait(10), "the engine was not stopped within 10 s"
+            return Outcome("Guest Lost", 0.0, 1.0, "", "killed")
+        return transfer(self, spec, *more)
+
+    monkeypatch.setattr(engine, "run", run_until_stopped)
+    monkeypatch.setattr(engine, "stop", lambda self: stopped.set())
+    assert run("--results", str(tmp_path), "--workers", "1") == 130
+    printed = capsys.readouterr()
+    assert "10.01" in printed.out
+    assert "interrupted" in printed.err
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 2
+
+
+def test_a_scenario_without_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bare.json").write_text('{"name": "bare", "openbach_functions": []}')
+    assert cli.main([str(tmp_path / "bare.json"), "--results", str(tmp_path / "results"), "--quiet"]) == 0
+    assert "done" in capsys.readouterr().out
+
+
+def test_a_scenarios_name_leads_nowhere_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "up.json").write_text('{"name": "../up", "openbach_functions": []}')
+    assert cli.main([str(tmp_path / "up.json")]) == 2
+    assert "name one with --results DIR" in capsys.readouterr().err
 
 
 def test_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

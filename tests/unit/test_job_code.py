@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from openbach_run.guest import collect_agent
@@ -56,6 +56,8 @@ def test_sizes_are_decimal(text: str, size: int) -> None:
 
 
 @given(st.text(max_size=6))
+@example("1e999")
+@example("inf")
 def test_sizes_are_whole_bytes_or_refused(text: str) -> None:
     try:
         size = file_transfer.size_bytes(text)

@@ -57,7 +57,7 @@ def size_bytes(text: str) -> int:
     """`30M` is 30 000 000."""
     number, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1)
     size = float(number) * factor
-    if size < 1 or size != int(size):
+    if not 1 <= size < float("inf") or size != int(size):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes")
     return int(size)
 

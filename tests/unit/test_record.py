@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Records are whole or not there, whatever happens to the command that makes them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from openbach_run.errors import InputError
+from openbach_run.record import Record, Store, statistics
+
+RECORD = Record(
+    run_id="0123456789abcdef",
+    scenario="geo",
+    arguments={"vpn": "none"},
+    seed=1,
+    status="Finished Ok",
+    error=None,
+    virtual_s=30.0,
+    wall_s=1.0,
+    capture_sha256="ab",
+    measures={"transfer_time_s": 28.5},
+    command="./openbach-run geo vpn=none --seeds 1,",
+    identity={"engine": "fake"},
+    packages=["made-up_1"],
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "results/geo")
+    with made.opened():
+        return made
+
+
+def keep(store: Store, record: Record) -> Path:
+    store.keep(store.begin(record.run_id), record)
+    return store.runs / record.run_id
+
+
+def test_a_kept_record_is_loaded_again(store: Store) -> None:
+    keep(store, RECORD)
+    assert store.load(RECORD.run_id) == RECORD
+    assert store.load("ffffffffffffffff") is None
+
+
+def test_a_record_replaces_an_older_one(store: Store) -> None:
+    keep(store, RECORD)
+    keep(store, replace(RECORD, wall_s=2.0))
+    assert store.load(RECORD.run_id) == replace(RECORD, wall_s=2.0)
+    assert [place.name for place in store.runs.iterdir()] == [RECORD.run_id]
+
+
+def test_what_a_killed_command_has_left_is_removed(store: Store) -> None:
+    (store.begin(RECORD.run_id) / "events.jsonl").touch()
+    with store.opened():
+        assert list(store.runs.iterdir()) == []
+
+
+def test_a_command_killed_while_it_replaces_a_record_loses_none(store: Store) -> None:
+    place = keep(store, RECORD)
+    place.rename(place.with_suffix(".replaced"))
+    store.begin(RECORD.run_id)
+    with store.opened():
+        assert store.load(RECORD.run_id) == RECORD
+        assert [left.name for left in store.runs.iterdir()] == [RECORD.run_id]
+
+
+def test_a_command_killed_after_it_replaced_a_record_leaves_the_new_one(store: Store) -> None:
+    place = keep(store, RECORD)
+    shutil.copytree(place, place.with_suffix(".replaced"))
+    keep_new = replace(RECORD, wall_s=2.0)
+    (place / "record.json").write_text(json.dumps(keep_new.__dict__))
+    with store.opened():
+        assert store.load(RECORD.run_id) == keep_new
+        assert [left.name for left in store.runs.iterdir()] == [RECORD.run_id]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"run_id": "0123456789abcdef"}'])
+def test_a_record_of_another_version_counts_as_none(store: Store, content: str) -> None:
+    place = keep(store, RECORD)
+    (place / "record.json").write_text(content)
+    assert store.load(RECORD.run_id) is None
+
+
+def test_two_commands_do_not_share_a_directory(store: Store) -> None:
+    with store.opened(), pytest.raises(InputError, match="another openbach-run"), Store(store.directory).opened():
+        pass
+
+
+def test_a_full_disk_is_told_before_anything_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with (
+        pytest.raises(InputError, match=r"cannot be written there: No space left on device; --results"),
+        store.opened(),
+    ):
+        pass
+    assert list(store.runs.iterdir()) == []
+
+
+def test_a_directory_that_is_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written there"), Store(tmp_path / "file").opened():
+        pass
+
+
+def test_files_are_whole_or_not_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write("results.csv", "old")
+
+    def torn(self: Path, text: str) -> int:
+        with self.open("w") as file:
+            file.write(text[:1])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", torn)
+    with pytest.raises(OSError, match="No space"):
+        store.write("results.csv", "new")
+    assert (store.directory / "results.csv").read_text() == "old"
+
+
+def test_half_a_statistic_is_none(tmp_path: Path) -> None:
+    assert statistics(tmp_path) == []
+    (tmp_path / "statistics.jsonl").write_text('{"a": 1}\n{"a": "\u2028"}\n{"_metadata": {"job_na')
+    assert statistics(tmp_path) == [{"a": 1}, {"a": "\u2028"}]
