@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A laboratory for every test, and satpep built under ASan and UBSan: what a sanitizer finds ends the test that it was found in."""
+"""A laboratory for every test, and satpep built under ASan and UBSan: what a sanitizer finds fails the test."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from lab import ROOT, SERVER, Lab, Satpep, until  # noqa: E402
+from lab import ROOT, SERVER, Lab, Satpep, until
 
 THREADS = 8
 PORT = 80
@@ -118,7 +118,8 @@ def work(lab: Lab, pairs: Pairs, end_s: float, seed: int) -> Counter[str]:
             continue
         ends = pairs.new()
         way = chance.choice(WAYS)
-        way(*chance.sample(ends, 2), chance)
+        one, other = chance.sample(ends, 2)
+        way(one, other, chance)
         for end in ends:
             end.close()
         done[way.__name__] += 1
