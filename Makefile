@@ -17,7 +17,8 @@ lint:
 	$(DEV) shellcheck $(SHELL_FILES)
 
 test:
-	$(DEV) python -m pytest
+	$(DEV) python -m pytest tests
+	$(DEV) python -m pytest pep/tests
 
 unit:
 	$(DEV) python -m pytest tests/unit
