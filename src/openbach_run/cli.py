@@ -40,12 +40,19 @@ TABLE_FORMATS = {
     "html": tables.as_html,
 }
 
-COMMANDS: dict[str, str] = {}
+COMMANDS = {
+    "report": "openbach_run.report.command",
+    "export": "openbach_run.export",
+}
 """First argument → module whose `main(argv)` takes the others and returns the exit code."""
 
 DESCRIPTION = """\
 Runs an OpenBACH scenario of the SATCOM VPN/PEP testbed in virtual time, once per
 combination of the values given for its arguments, and prints the transfer times.
+
+commands (each has its own --help):
+  openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
+  openbach-run export RESULTS…                   their statistics, for InfluxDB
 """
 
 EPILOG = """\
