@@ -12,6 +12,7 @@ check: lint test
 lint:
 	$(DEV) ruff check .
 	$(DEV) mypy src tests/unit tests/guest scenarios/build.py
+	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
 	$(DEV) shellcheck $(SHELL_FILES)
 
