@@ -72,7 +72,8 @@ class Campaign:
 
     @property
     def cells(self) -> list[dict[str, str]]:
-        return [dict(zip(self.values, combination, strict=True)) for combination in product(*self.values.values())]
+        combinations = product(*self.values.values())
+        return [_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations]
 
     def jobs(self) -> list[str]:
         """Names of the jobs that the scenario or a sub-scenario starts."""
@@ -85,6 +86,11 @@ class Campaign:
         subs = {name: scenario.as_stored() for name, scenario in self.sub_scenarios.items()}
         stored, hosts = self.scenario.as_stored(), inventory.to_dict()
         return [RunSpec(stored, subs, cell, seed, jobs, hosts, identity) for cell in self.cells for seed in self.seeds]
+
+
+def _resolved(cell: dict[str, str]) -> dict[str, str]:
+    """The value `$cc` of an argument is that of the argument cc in the same cell."""
+    return {name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()}
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -192,6 +198,9 @@ def _plan(
         if name not in given and name not in known:
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
+    for name, value in ((one, value) for one in values for value in values[one] if value.startswith("$")):
+        if any(other.startswith("$") for other in values.get(value[1:], ("$",))):
+            raise InputError(f"{name}={value}: after $ comes an argument of the scenario that has values of its own")
     campaign = Campaign(path, scenario, _sub_scenarios(scenario, path, jobs), values, seeds)
     _check_choices(campaign, packages)
     for cell in campaign.cells:
@@ -258,7 +267,7 @@ def _check_argument(text: str, name: str, scenario: Scenario) -> None:
 def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     jobs = {name: package.job for name, package in packages.items()}
     for name, choices in argument_choices(campaign.scenario, jobs, campaign.sub_scenarios).items():
-        for value in campaign.values.get(name, ()):
+        for value in dict.fromkeys(cell[name] for cell in campaign.cells if name in cell):
             if value not in choices:
                 close = get_close_matches(value, choices, 1)
                 hint = f"did you mean {close[0]}? " if close else ""

@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 from openbach_run.engine.cache import Progress, cache_directory
 from openbach_run.engine.image import Image, ensure_code, ensure_image
 from openbach_run.engine.kernel import Kernel, ensure_kernel
+from openbach_run.engine.programs import ensure_programs
 from openbach_run.errors import SetupError
 
 GUEST_MEMORY = "512M"
@@ -80,12 +81,14 @@ class VirtualEngine:
         self._stopping = False
 
     def prepare(self, progress: Progress) -> None:
-        """Makes the kernel, the guest tree and the snapshot of the code if they are missing. Raises SetupError."""
+        """Makes the kernel, the guest tree, the jobs' programs and the snapshot of the code if they are missing. Raises
+        SetupError."""
         guest = self._repository / "src/openbach_run/guest"
         try:
             self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
             self._image = ensure_image(self._cache, guest, _vpn_packages(self._repository), progress)
-            self._code = ensure_code(self._cache, self._image, self._code_folders)
+            programs = ensure_programs(self._cache, self._code_folders, progress)
+            self._code = ensure_code(self._cache, self._image, {**self._code_folders, **programs})
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
 

@@ -98,11 +98,8 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             if name not in orbits and record is not None:
                 orbits[name] = _orbit_argument(json.loads((run_dir / "run.json").read_text())["scenario"])
             orbit = str(orbits.get(name, ""))
-            values = {
-                "scenario": name,
-                "orbit": arguments.get(orbit[1:], "") if orbit[:1] == "$" else orbit,
-                **arguments,
-            }
+            orbit = arguments.get(orbit[1:], "") if orbit[:1] == "$" else orbit
+            values = {"scenario": name, "orbit": orbit, **_followers_named(arguments)}
             cell = cells.setdefault(tuple(values.items()), Cell(values))
             if planned["seed"] not in {run.seed for run in cell.runs}:
                 cell.runs.append(Run(planned["seed"], run_dir, record))
@@ -120,6 +117,13 @@ def _asked(directory: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{file}: {error}; run the campaign again, finished runs are kept") from error
     return asked
+
+
+def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
+    """Congestion controls of a part of the path (cc_pep, …) that are that of the end hosts as `$cc`, so that cells which
+    differ in `cc` differ in nothing else."""
+    follows = {name for name, value in arguments.items() if name.startswith("cc_") and value == arguments.get("cc")}
+    return {name: "$cc" if name in follows else value for name, value in arguments.items()}
 
 
 def _orbit_argument(scenario: Mapping[str, Any]) -> str:
