@@ -5,7 +5,7 @@ DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run bench/bare.sh $(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files)
 
-.PHONY: check lint test unit guest bench scenarios clean
+.PHONY: check lint test unit guest pep bench bench-pep scenarios clean
 
 check: lint test
 
@@ -22,11 +22,17 @@ test:
 unit:
 	$(DEV) python -m pytest tests/unit
 
+pep:
+	$(DEV) python -m pytest pep/tests
+
 guest:
 	$(DEV) python -m pytest tests/guest
 
 bench:
 	$(DEV) python bench/bench.py
+
+bench-pep:
+	$(DEV) python pep/bench.py
 
 scenarios:
 	$(DEV) python scenarios/build.py

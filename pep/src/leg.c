@@ -16,6 +16,11 @@
 
 enum { FASTOPEN_QUEUE = 1024 };
 
+static in_port_t *port_of(union address *address)
+{
+	return address->any.sa_family == AF_INET ? &address->v4.sin_port : &address->v6.sin6_port;
+}
+
 socklen_t address_bytes(const union address *address)
 {
 	return address->any.sa_family == AF_INET ? sizeof(address->v4) : sizeof(address->v6);
@@ -61,7 +66,7 @@ static union address any_address(int family, uint16_t port)
 {
 	union address any = {0};
 	any.any.sa_family = (sa_family_t)family;
-	*(family == AF_INET ? &any.v4.sin_port : &any.v6.sin6_port) = htons(port);
+	*port_of(&any) = htons(port);
 	return any;
 }
 
@@ -88,17 +93,16 @@ int leg_listen(int family, uint16_t port, const struct leg_options *options)
 	return -1;
 }
 
-int leg_connect(const union address *client, const union address *server, const struct leg_options *options, bool has_data)
+static int begin(const union address *from, const union address *server, const struct leg_options *options, bool has_data)
 {
 	int family = server->any.sa_family;
 	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	union address from = *client;
 	bool bound = !set(fd, SOL_SOCKET, SO_REUSEADDR, 1) && !set_transparent(fd, family) && !apply(fd, options);
 	if (options->fastopen && has_data)
 		bound = bound && !set(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1);
-	bound = bound && !bind(fd, &from.any, address_bytes(&from));
+	bound = bound && !bind(fd, &from->any, address_bytes(from));
 	if (bound && (!connect(fd, &server->any, address_bytes(server)) || errno == EINPROGRESS))
 		return fd;
 	int error = errno;
@@ -107,10 +111,20 @@ int leg_connect(const union address *client, const union address *server, const 
 	return -1;
 }
 
+int leg_connect(const union address *client, const union address *server, const struct leg_options *options, bool has_data)
+{
+	int fd = begin(client, server, options, has_data);
+	if (fd >= 0 || errno != EADDRNOTAVAIL)
+		return fd;
+	union address any_port = *client; /* an earlier connection from the same port is in TIME-WAIT here, but not at the client */
+	*port_of(&any_port) = 0;
+	return begin(&any_port, server, options, has_data);
+}
+
 bool address_is_local(const union address *address)
 {
 	union address free_port = *address;
-	*(address->any.sa_family == AF_INET ? &free_port.v4.sin_port : &free_port.v6.sin6_port) = 0;
+	*port_of(&free_port) = 0;
 	int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;

@@ -36,7 +36,7 @@ const char *address_text(const union address *address, char text[ADDRESS_TEXT_BY
 int leg_listen(int family, uint16_t port, const struct leg_options *options);
 
 /*
- * Begins the leg towards the server, from the client's own address. -1 and errno. With fast open the first packet waits for
+ * Begins the leg towards the server, from the client's own address and, if it is free here, port. -1 and errno. With fast open the first packet waits for
  * data, so it is used only where the client has sent some (`has_data`): a server may be the one to speak first.
  */
 int leg_connect(const union address *client, const union address *server, const struct leg_options *options, bool has_data);

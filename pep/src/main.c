@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "initial_window.h"
 #include "leg.h"
 #include "options.h"
 #include "privileges.h"
@@ -69,7 +70,7 @@ int main(int argc, char **argv)
 	case PARSED_RUN:
 		break;
 	}
-	if (!open_log(options.log_file, &out) || !server_leg_works(&options))
+	if (!open_log(options.log_file, &out) || !initial_window_set(&options) || !server_leg_works(&options))
 		return EXIT_FAILED;
 	listeners.v4 = leg_listen(AF_INET, options.port, &options.legs[CLIENT]);
 	if (listeners.v4 < 0)

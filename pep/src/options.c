@@ -21,6 +21,7 @@ static const char help[] =
 	"  --client KEY=VALUE,...   --server KEY=VALUE,...\n"
 	"      cc=NAME              congestion control, for all that this host sends on the leg\n"
 	"      mss=BYTES            largest segment, in both directions (88 to 32767)\n"
+	"      initcwnd=SEGMENTS    initial congestion window (without it the route's, or 10)\n"
 	"      sndbuf=BYTES         send buffer (k, M: 1024, 1024 * 1024); without it the kernel tunes it,\n"
 	"      rcvbuf=BYTES         receive buffer likewise, within net.ipv4.tcp_wmem and tcp_rmem\n"
 	"      nodelay=0|1          send small segments at once (TCP_NODELAY)\n"
@@ -41,7 +42,7 @@ static const char help[] =
 	"  -v, --verbose               say what happens to every connection\n"
 	"  -h, --help  -V, --version\n"
 	"\n"
-	"The rules that it needs, the statistics and the initial window are in satpep(8).\n";
+	"The rules that it needs and the statistics are in satpep(8).\n";
 
 struct numeric {
 	const char *key;
@@ -54,6 +55,7 @@ struct numeric {
 
 static const struct numeric leg_keys[] = {
 	LEG("mss", 88, 32767, mss, false),
+	LEG("initcwnd", 1, 10000, initcwnd, false),
 	LEG("sndbuf", 4096, INT_MAX / 2, sndbuf_bytes, false),
 	LEG("rcvbuf", 4096, INT_MAX / 2, rcvbuf_bytes, false),
 	LEG("nodelay", 0, 1, nodelay, true),
@@ -119,7 +121,7 @@ static bool set_leg(struct leg_options *leg, const char *where, const char *key,
 			*(int *)place = (int)read;
 		return true;
 	}
-	return wrong(said, "%s %s: there is no such key; the keys are cc, mss, sndbuf, rcvbuf, nodelay, quickack and fastopen",
+	return wrong(said, "%s %s: there is no such key; the keys are cc, mss, initcwnd, sndbuf, rcvbuf, nodelay, quickack, fastopen",
 		     where, key, 0, 0);
 }
 

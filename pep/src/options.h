@@ -12,6 +12,7 @@ enum { CC_NAME_BYTES = 16, USER_NAME_BYTES = 32 };
 struct leg_options {
 	char cc[CC_NAME_BYTES];
 	int mss;
+	int initcwnd;
 	int sndbuf_bytes;
 	int rcvbuf_bytes;
 	bool nodelay;

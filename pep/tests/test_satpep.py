@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 from conftest import StartSatpep
-from lab import CLIENT, SERVER, Lab, until
+from lab import CLIENT, ROOT, SERVER, Lab, until
+from soak import soak
 
 MEGABYTE = 1_000_000
 RST_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -305,6 +306,13 @@ def test_each_leg_has_its_own_settings_and_a_download_uses_them(lab: Lab, satpep
     assert leg_number(to_server, "mss") == 1000 - 12
 
 
+def test_each_leg_has_its_own_initial_window(lab: Lab, satpep: StartSatpep) -> None:
+    satpep("--client", "initcwnd=40", "--server", "initcwnd=7")
+    client, _server = lab.pair(lab.listen())
+    assert leg_number(ss(lab, "{}:{}".format(*client.getsockname())), "cwnd") == 40
+    assert leg_number(ss(lab, f"{SERVER[4]}:80"), "cwnd") == 7
+
+
 def leg_number(line: str, key: str) -> int:
     found = re.search(rf"\b{key}:(\d+)", line)
     assert found, f"{key} is not in: {line}"
@@ -382,6 +390,25 @@ def test_the_same_port_of_a_client_serves_two_servers_at_once(lab: Lab, satpep: 
         assert (server.recv(1), server.getpeername()) == (bytes([number]), (CLIENT[4], 4321))
 
 
+def test_a_port_in_time_wait_here_is_no_reason_to_refuse(lab: Lab, satpep: StartSatpep) -> None:
+    """The client forgets its closed connections at once and uses the same port again."""
+    running = satpep()
+    with lab.inside("client"):
+        Path("/proc/sys/net/ipv4/tcp_max_tw_buckets").write_text("0")
+    listener = lab.listen()
+    for number in range(1, 4):
+        client = lab.socket("client")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        client.bind((CLIENT[4], 4321))
+        client.connect(listener.getsockname())
+        server, peer = listener.accept()
+        assert peer[0] == CLIENT[4]
+        client.close()
+        assert receive_all(server) == b""
+        server.close()
+        running.ended(number)
+
+
 def test_daemon_returns_when_it_listens(lab: Lab, program: Path, tmp_path: Path) -> None:
     with lab.inside("pep"):
         subprocess.run([program, "-d", "-u", "", "-l", tmp_path / "log"], check=True, timeout=20)
@@ -398,7 +425,7 @@ def test_daemon_returns_when_it_listens(lab: Lab, program: Path, tmp_path: Path)
         (["-c", "-1"], "should be a whole number"),
         (["-m", "40"], "-m mss 40: should be a whole number from 88 to 32767"),
         (["--client", "mss"], "should be KEY=VALUE"),
-        (["--client", "speed=9"], "there is no such key; the keys are cc, mss"),
+        (["--client", "speed=9"], "there is no such key; the keys are cc, mss, initcwnd"),
         (["--server", "sndbuf=999999999999M"], "should be a whole number"),
         (["-C", "cubic;rm"], "should be a name of letters"),
         (["-C"], "-C needs a value"),
@@ -449,3 +476,17 @@ def test_threads_of_resets_and_closes_at_the_same_time(lab: Lab, satpep: StartSa
                 other.join()
     running.ended(100)
     assert running.totals()["open"] == 0
+
+
+def test_the_soak_in_short(lab: Lab, satpep: StartSatpep) -> None:
+    """pep/tests/soak.py; an hour of it is for people."""
+    assert "transfer" in soak(lab, satpep(), 10, seed=1)
+
+
+def test_no_command_line_breaks_the_parser(tmp_path: Path) -> None:
+    """pep/tests/fuzz_options.c in short."""
+    done = subprocess.run(
+        ["make", "-s", "-C", ROOT / "pep", f"OUT={tmp_path}", "SECONDS=5", "fuzz"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "none broke anything" in done.stderr
