@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
-from lab import ROOT, SERVER, Lab, pep, until  # noqa: E402
+from lab import ROOT, SERVER, Lab, pep, until
 
 ROUNDS = 5
 SECONDS = "3"

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from lab import ROOT, SERVER, Lab, Satpep, until  # noqa: E402
+from lab import ROOT, SERVER, Lab, Satpep, until
 
 THREADS = 8
 PORT = 80
