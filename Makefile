@@ -3,7 +3,7 @@
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run bench/bare.sh $(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
-JOBS := $(wildcard jobs/*/files)
+JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
 .PHONY: check lint test unit guest pep bench bench-pep scenarios clean
 
@@ -11,7 +11,8 @@ check: lint test
 
 lint:
 	$(DEV) ruff check .
-	$(DEV) mypy src tests/unit tests/guest scenarios/build.py
+	$(DEV) mypy src tests/unit tests/guest/*.py scenarios/build.py
+	MYPYPATH=pep/tests:src/openbach_run/guest:jobs/pep/files $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
 	$(DEV) shellcheck $(SHELL_FILES)

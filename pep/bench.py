@@ -20,11 +20,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
-from lab import ROOT, SERVER, Lab, pep, until
+from lab import ROOT, SERVER, Lab, until
+
+import pep
 
 ROUNDS = 5
 SECONDS = "3"
@@ -62,7 +65,7 @@ def cpu_s(pid: int | None) -> float:
     return (int(user) + int(system)) / TICKS_PER_S
 
 
-def throughput(lab: Lab, pid: int | None, flows: int) -> tuple[float, float]:
+def throughput(lab: Lab, flows: int, pid: int | None) -> tuple[float, float]:
     """Gbit/s at the receiver, and CPU seconds of the proxy per gigabyte."""
     with lab.inside("server"):
         server = subprocess.Popen(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
@@ -151,7 +154,7 @@ def main() -> None:
             Path("/proc/sys/net/ipv4/ip_local_port_range").write_text("1024 65535")
         for flows in (1, 64):
             print(f"throughput in Gbit/s, {flows} flow(s), median of {ROUNDS} times {SECONDS} s", flush=True)
-            compare(lab, commands, lambda pid, flows=flows: throughput(lab, pid, flows))
+            compare(lab, commands, partial(throughput, lab, flows))
         print(f"connections set up per second, one after the other, {SET_UPS} at a time", flush=True)
         compare(lab, commands, lambda _: (set_up_rate(lab), 0.0))
         memory_mb = idle_memory(lab, commands["satpep"], idle)

@@ -43,9 +43,10 @@ ARGUMENTS = {
     "loss": "Random loss on the satellite link in percent, in each direction, e.g. 0.1",
     "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
     "initcwnd": "Initial congestion window of the end hosts in segments, e.g. 10",
+    "initcwnd_pep": "Initial congestion window of both legs of the proxy; $initcwnd is that of the end hosts",
     "buffer_bdp": "Buffer before the satellite link in bandwidth-delay products, e.g. 1",
 }
-DEFAULTS = {"pep": "none", "cc_pep": "$cc", "size": "30M", "initcwnd": "10", "buffer_bdp": "1"}
+DEFAULTS = {"pep": "none", "cc_pep": "$cc", "size": "30M", "initcwnd": "10", "initcwnd_pep": "$initcwnd", "buffer_bdp": "1"}
 VPNS = ["none", "wireguard", "openvpn_udp", "openvpn_tcp"]
 TRANSPORTS = ["cubic", "cubic_nohystart", "bbr"]
 LOSSES = ["0", "0.1", "1"]
@@ -112,7 +113,7 @@ def add_proxies(add: Callable[..., int]) -> tuple[list[int], list[int]]:
     }
     running = [
         add(host, "pep", f"PEP on {host}", [], [], position="$pep", at=positions,
-            run={"cc": "$cc_pep", "except_ports": KEY_EXCHANGE_PORT})
+            run={"cc": "$cc_pep", "initcwnd": "$initcwnd_pep", "except_ports": KEY_EXCHANGE_PORT})
         for host, positions in at.items()
     ]  # fmt: skip
     return running, [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A laboratory for every test, and satpep built under ASan and UBSan: what a sanitizer finds ends its test."""
+"""A laboratory for every test, and satpep built under ASan and UBSan: what a sanitizer finds fails the test."""
 
 from __future__ import annotations
 

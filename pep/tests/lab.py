@@ -103,7 +103,7 @@ class Lab:
         finally:
             setns(self.home)
 
-    def socket(self, host: str, family: int = 4) -> socket.socket:
+    def new_socket(self, host: str, family: int = 4) -> socket.socket:
         with self.inside(host):
             made = socket.socket(socket.AF_INET if family == 4 else socket.AF_INET6)
         made.settimeout(LIMIT_S)
@@ -111,7 +111,7 @@ class Lab:
 
     def listen(self, family: int = 4, port: int = 80, **options: int) -> socket.socket:
         """On the server. `options` are SO_… by name, set before."""
-        made = self.socket("server", family)
+        made = self.new_socket("server", family)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         for name, value in options.items():
             made.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
@@ -121,7 +121,7 @@ class Lab:
 
     def connect(self, family: int = 4, port: int = 80, **options: int) -> socket.socket:
         """From the client to the server."""
-        made = self.socket("client", family)
+        made = self.new_socket("client", family)
         for name, value in options.items():
             made.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
         made.connect((SERVER[family], port))

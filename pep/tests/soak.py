@@ -118,7 +118,8 @@ def work(lab: Lab, pairs: Pairs, end_s: float, seed: int) -> Counter[str]:
             continue
         ends = pairs.new()
         way = chance.choice(WAYS)
-        way(*chance.sample(ends, 2), chance)
+        one, other = chance.sample(ends, 2)
+        way(one, other, chance)
         for end in ends:
             end.close()
         done[way.__name__] += 1

@@ -327,7 +327,7 @@ def test_fast_open_carries_the_request_in_the_first_packet(lab: Lab, satpep: Sta
     listener = lab.listen()
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, 16)
     for _ in range(3):  # the first one gets the cookies
-        client = lab.socket("client")
+        client = lab.new_socket("client")
         client.setblocking(True)
         client.sendto(b"request", socket.MSG_FASTOPEN, (SERVER[4], 80))
         server, _ = listener.accept()
@@ -367,7 +367,7 @@ def test_stopping_resets_what_is_open_and_gives_the_totals(lab: Lab, satpep: Sta
 
 def test_what_no_rule_has_sent_is_reset_and_makes_no_circle(lab: Lab, satpep: StartSatpep) -> None:
     running = satpep()
-    client = lab.socket("client")
+    client = lab.new_socket("client")
     client.connect(("10.1.0.1", 5000))
     with pytest.raises(ConnectionResetError):
         client.recv(1)
@@ -379,7 +379,7 @@ def test_the_same_port_of_a_client_serves_two_servers_at_once(lab: Lab, satpep: 
     listeners = [lab.listen(port=80), lab.listen(port=81)]
     clients = []
     for listener in listeners:
-        client = lab.socket("client")
+        client = lab.new_socket("client")
         client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         client.bind((CLIENT[4], 4321))
         client.connect(listener.getsockname())
@@ -397,7 +397,7 @@ def test_a_port_in_time_wait_here_is_no_reason_to_refuse(lab: Lab, satpep: Start
         Path("/proc/sys/net/ipv4/tcp_max_tw_buckets").write_text("0")
     listener = lab.listen()
     for number in range(1, 4):
-        client = lab.socket("client")
+        client = lab.new_socket("client")
         client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         client.bind((CLIENT[4], 4321))
         client.connect(listener.getsockname())

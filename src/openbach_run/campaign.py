@@ -198,9 +198,7 @@ def _plan(
         if name not in given and name not in known:
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
-    for name, value in ((one, value) for one in values for value in values[one] if value.startswith("$")):
-        if any(other.startswith("$") for other in values.get(value[1:], ("$",))):
-            raise InputError(f"{name}={value}: after $ comes an argument of the scenario that has values of its own")
+    _check_references(values)
     campaign = Campaign(path, scenario, _sub_scenarios(scenario, path, jobs), values, seeds)
     _check_choices(campaign, packages)
     for cell in campaign.cells:
@@ -208,6 +206,13 @@ def _plan(
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
     return campaign
+
+
+def _check_references(values: Mapping[str, Sequence[str]]) -> None:
+    for name, listed in values.items():
+        for value in listed:
+            if value.startswith("$") and any(other.startswith("$") for other in values.get(value[1:], ("$",))):
+                raise InputError(f"{name}={value}: after $ comes an argument of the scenario that has values of its own")
 
 
 def _order(scenario: Scenario) -> dict[str, None]:

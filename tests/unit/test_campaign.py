@@ -35,7 +35,7 @@ def test_the_whole_table_is_the_default() -> None:
     assert campaign.swept == ["vpn", "cc", "loss"]
     assert campaign.cells[0] == {
         "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "cc_pep": "cubic", "size": "30M", "initcwnd": "10",
-        "buffer_bdp": "1",
+        "initcwnd_pep": "10", "buffer_bdp": "1",
     }  # fmt: skip
 
 
@@ -56,6 +56,8 @@ def test_given_values_are_swept_in_place_of_the_files() -> None:
         (["cc=bbr", "cc=cubic"], "given twice; to sweep it: cc=bbr,cubic"),
         (["vpn=wiregard"], "did you mean wireguard"),
         (["loss=much"], "should be 'float'"),
+        (["cc_pep=$nothing"], "comes an argument of the scenario"),
+        (["cc=$cc_pep"], "comes an argument of the scenario"),
         (["initcwnd=ten"], "should be 'int'"),
     ],
 )
@@ -89,6 +91,13 @@ def scenario_file(folder: Path, change: dict[str, Any]) -> Path:
 def test_an_argument_without_a_value_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs a value: vpn=…"):
         planned(path=scenario_file(tmp_path, {"x-sweep": {}}))
+
+
+def test_a_value_may_be_that_of_another_argument() -> None:
+    cells = planned("cc=cubic,bbr", "vpn=none", "loss=0").cells
+    assert [(cell["cc"], cell["cc_pep"]) for cell in cells] == [("cubic", "cubic"), ("bbr", "bbr")]
+    cells = planned("cc=cubic,bbr", "vpn=none", "loss=0", "cc_pep=bbr").cells
+    assert [(cell["cc"], cell["cc_pep"]) for cell in cells] == [("cubic", "bbr"), ("bbr", "bbr")]
 
 
 def test_x_sweep_must_have_its_shape(tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ READY = "\0openbach-pep-ready"
 """Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's network namespace)."""
 LIMIT_S = 60.0
 RETRY_S = 0.1
-KEYS = ("cc", "mss_bytes", "rtt_ms", "min_rtt_ms", "cwnd_segments", "retransmits", "delivery_rate_bps")
 
 
 def positions(text: str) -> list[str]:
@@ -53,6 +52,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     run = modes.add_parser("run", help="runs the proxy until stopped")
     run.add_argument("--program", choices=["satpep", "pepsal"], default="satpep")
     run.add_argument("--cc", help="congestion control of both legs (default: the host's)")
+    run.add_argument("--initcwnd", type=int, help="initial window of both legs in segments (default: the routes')")
     run.add_argument("--client-leg", default="", help="KEY=VALUE,… as satpep takes them")
     run.add_argument("--server-leg", default="", help="KEY=VALUE,… as satpep takes them")
     run.add_argument("--interfaces", help="only connections that arrive there, e.g. to_st,to_gw")
@@ -62,8 +62,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     run.add_argument("--mark", type=int, default=1, help="of the packets that are to be made local")
     run.add_argument("--table", type=int, default=100, help="routing table that makes them so")
     arguments = parser.parse_args(argv)
-    if arguments.mode == "run" and arguments.program == "pepsal" and (arguments.client_leg or arguments.server_leg):
-        parser.error("pepsal has no options for one leg: --client-leg and --server-leg need satpep")
+    ours = ("client_leg", "server_leg", "initcwnd")
+    if arguments.mode == "run" and arguments.program == "pepsal" and any(getattr(arguments, name) for name in ours):
+        parser.error("--initcwnd, --client-leg and --server-leg need satpep: pepsal has no such option")
     return arguments
 
 
@@ -71,8 +72,8 @@ def ruleset(arguments: argparse.Namespace, interfaces: list[str]) -> str:
     """The nft script. The first rule is for packets of connections that the proxy has already: without it the answers to
     its own connections would pass it by."""
     listed = ", ".join(f'"{name}"' for name in interfaces)
-    only = f"iifname {{ {listed} }} " if interfaces else ""
-    ports = f"tcp dport {{ {arguments.except_ports} }} accept" if arguments.except_ports else ""
+    only = f"iifname {{ {listed} }} ct direction original " if interfaces else ""  # answers come back by another interface
+    ports = [f"tcp {way} {{ {arguments.except_ports} }} accept" for way in ("dport", "sport") if arguments.except_ports]
     return f"""
 table inet {TABLE} {{
     chain prerouting {{
@@ -80,7 +81,7 @@ table inet {TABLE} {{
         meta l4proto != tcp accept
         socket transparent 1 meta mark set {arguments.mark} accept
         fib daddr type local accept
-        {ports}
+        {"; ".join(ports)}
         {only}meta l4proto tcp tproxy to :{arguments.port} meta mark set {arguments.mark} accept
     }}
 }}
@@ -132,7 +133,8 @@ def command_line(arguments: argparse.Namespace) -> list[str]:
     if arguments.cc:
         command += ["-C", arguments.cc.removesuffix("_nohystart")]
     if arguments.program == "satpep":
-        command += ["-l", "-", "--client", arguments.client_leg, "--server", arguments.server_leg]
+        both = f"initcwnd={arguments.initcwnd}," if arguments.initcwnd else ""
+        command += ["-l", "-", "--client", both + arguments.client_leg, "--server", both + arguments.server_leg]
     return command
 
 
@@ -144,7 +146,7 @@ def retried(attempt: Callable[[], bool], what: str) -> None:
         time.sleep(RETRY_S)
 
 
-def listens(program: subprocess.Popen[str], port: int) -> bool:
+def listens(program: subprocess.Popen[Any], port: int) -> bool:
     if program.poll() is not None:
         sys.exit(f"{program.args!r} ended with exit code {program.returncode}")
     return bool(run("ss", "-Hltn", "sport", "=", f":{port}").strip())
@@ -155,23 +157,33 @@ def is_ready() -> bool:
         return probe.connect_ex(READY) == 0
 
 
-def send(line: str) -> None:
-    """A line of satpep's statistics (satpep(8)) as statistics of OpenBACH."""
-    event: dict[str, Any] = json.loads(line)
-    now = collect_agent.now()
-    if event["event"] == "totals":
-        names = ("accepted", "connected", "ended", "open", "most_open", "bytes_to_server", "bytes_to_client")
-        collect_agent.send_stat(now, **{name: event[name] for name in names})
-    elif event["event"] in ("connected", "ended"):
+class Connections:
+    """satpep's statistics (satpep(8)) as statistics of OpenBACH: two for each connection, and their sums. The proof's own
+    connection is none."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.bytes: dict[str, Any] = {"bytes_to_server": 0, "bytes_to_client": 0}
+
+    def take(self, line: str) -> None:
+        event: dict[str, Any] = json.loads(line)
+        if event["event"] not in ("connected", "ended") or event["client"].startswith(f"{proof.CLIENT}:"):
+            return
+        passed = {name: event[name] for name in self.bytes}
+        if event["event"] == "connected":
+            self.count += 1
+        else:
+            self.bytes = {name: self.bytes[name] + passed[name] for name in passed}
         legs = {
-            f"{side}_{key}": event[f"{side}_leg"][key]
+            f"{side}_{key}": value
             for side in ("client", "server")
-            if f"{side}_leg" in event
-            for key in KEYS
+            for key, value in event.get(f"{side}_leg", {}).items()
         }
-        values = {key: event[key] for key in ("duration_s", "bytes_to_server", "bytes_to_client")}
-        names = {key: event[key] for key in ("client", "server", "outcome") if key in event}
-        collect_agent.send_stat(now, suffix=f"connection_{event['id']}", event=event["event"], **names, **values, **legs)
+        ends = {key: event[key] for key in ("event", "client", "server", "outcome", "duration_s") if key in event}
+        collect_agent.send_stat(collect_agent.now(), suffix=f"connection_{event['id']}", **ends, **passed, **legs)
+
+    def send_sums(self) -> None:
+        collect_agent.send_stat(collect_agent.now(), connections=self.count, **self.bytes)
 
 
 def split(arguments: argparse.Namespace) -> None:
@@ -193,9 +205,11 @@ def split(arguments: argparse.Namespace) -> None:
             ready.bind(READY)
             ready.listen()
             collect_agent.send_log(syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through")
-            for line in program.stdout:
-                if arguments.program == "satpep":
-                    send(line)
+            if arguments.program == "satpep":
+                seen = Connections()
+                for line in program.stdout:
+                    seen.take(line)
+                seen.send_sums()
     finally:
         program.terminate()
         exit_code = program.wait()

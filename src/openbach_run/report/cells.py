@@ -120,10 +120,13 @@ def _asked(directory: Path) -> dict[str, Any]:
 
 
 def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
-    """Congestion controls of a part of the path (cc_pep, …) that are that of the end hosts as `$cc`, so that cells which
-    differ in `cc` differ in nothing else."""
-    follows = {name for name, value in arguments.items() if name.startswith("cc_") and value == arguments.get("cc")}
-    return {name: "$cc" if name in follows else value for name, value in arguments.items()}
+    """Arguments of a part of the path that have the value of the end hosts' (cc_pep that of cc) as `$cc`, so that cells
+    which differ in `cc` differ in nothing else."""
+
+    def leader(name: str) -> str:
+        return name.rpartition("_")[0]
+
+    return {name: f"${leader(name)}" if value == arguments.get(leader(name)) else value for name, value in arguments.items()}
 
 
 def _orbit_argument(scenario: Mapping[str, Any]) -> str:

@@ -47,7 +47,7 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         shared = dict(key)
         scenario, orbit = shared.pop("scenario"), shared.pop("orbit")
         name = scenario if scenarios.count(scenario) == 1 else f"{scenario}-{number + 1}"
-        rest = ", ".join(f"{argument}={value}" for argument, value in shared.items() if value not in ("", "$cc"))
+        rest = ", ".join(f"{argument}={value}" for argument, value in shared.items() if value[:1] not in ("", "$"))
         inside = ", ".join(filter(None, [scenario, rest]))
         found.append(Setting(name, f"{orbit.upper()} ({inside})" if orbit else inside, cells))
     return found
