@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
-import numpy
+if TYPE_CHECKING:  # its import costs a tenth of a short command: it waits until there are several seeds
+    import numpy
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
@@ -42,10 +44,12 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     """The median of one value a seed, with its interval; None of no values."""
     if not values:
         return None
+    if len(values) == 1:
+        return Estimate(float(values[0]), None, None, 1)
+    import numpy
+
     taken = numpy.asarray(values, dtype=float)
     median = float(numpy.median(taken))
-    if len(taken) == 1:
-        return Estimate(median, None, None, 1)
     medians = numpy.median(taken[_resamples(len(taken))], axis=1)
     tail = (1 - CONFIDENCE) / 2
     low, high = numpy.quantile(medians, [tail, 1 - tail])
@@ -66,4 +70,6 @@ def ratio(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Estimate 
 @cache
 def _resamples(count: int) -> numpy.typing.NDArray[numpy.int64]:
     """RESAMPLES × count indices, drawn with replacement; the same for every cell, which keeps cells paired."""
+    import numpy
+
     return numpy.random.default_rng(BOOTSTRAP_SEED).integers(count, size=(RESAMPLES, count))

@@ -126,7 +126,9 @@ def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
     def leader(name: str) -> str:
         return name.rpartition("_")[0]
 
-    return {name: f"${leader(name)}" if value == arguments.get(leader(name)) else value for name, value in arguments.items()}
+    return {
+        name: f"${leader(name)}" if value == arguments.get(leader(name)) else value for name, value in arguments.items()
+    }
 
 
 def _orbit_argument(scenario: Mapping[str, Any]) -> str:
