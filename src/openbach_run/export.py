@@ -14,7 +14,7 @@ EPILOG = """\
 example, into the database of an OpenBACH collector:
   openbach-run export results/geo_loss > geo_loss.lp
   curl --data-binary @geo_loss.lp 'http://COLLECTOR:8086/write?db=openbach&rp=openbach&precision=ms'
-The n-th run is scenario instance n there; its arguments and its seed are tags.
+The n-th run (row of results.csv) is scenario instance n there.
 """
 
 
@@ -27,6 +27,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    runs = [run for run in read_campaigns(parser().parse_args(argv).results).runs if run.record]
-    sys.stdout.writelines(line_protocol([run.record for run in runs if run.record], [run.run_dir for run in runs]))
+    campaigns = read_campaigns(parser().parse_args(argv).results)
+    sys.stdout.writelines(line_protocol(run.run_dir for run in campaigns.runs if run.record))
     return 0

@@ -92,12 +92,11 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table(arrays), file)
 
 
-def line_protocol(records: Sequence[Record], run_dirs: Iterable[Path]) -> Iterator[str]:
+def line_protocol(run_dirs: Iterable[Path]) -> Iterator[str]:
     """Every statistic of the runs in InfluxDB 1.x's line protocol, as OpenBACH's collector writes them: measurement =
-    job, the tags of its metadata, time in ms. The n-th run is scenario instance n; its arguments and seed are tags too.
-    Numbers are floats, so that no field changes its type between two runs."""
-    for number, (record, run_dir) in enumerate(zip(records, run_dirs, strict=True), 1):
-        arguments = {name: value for name, value in {**record.arguments, "seed": record.seed}.items() if value != ""}
+    job, the tags of its metadata and no others (OpenBACH's tools take what is no tag of theirs for a statistic), time in
+    ms. The n-th run is scenario instance n. Numbers are floats, so that no field changes its type between two runs."""
+    for number, run_dir in enumerate(run_dirs, 1):
         for statistic in statistics(run_dir):
             metadata = statistic["_metadata"]
             tags = {
@@ -106,7 +105,6 @@ def line_protocol(records: Sequence[Record], run_dirs: Iterable[Path]) -> Iterat
                 "@owner_scenario_instance_id": number,
                 "@scenario_instance_id": number,
                 **({"@suffix": metadata["suffix"]} if metadata.get("suffix") else {}),
-                **arguments,
             }
             fields = {
                 name: _field(value) for name, value in statistic.items() if name != "_metadata" and value is not None

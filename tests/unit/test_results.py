@@ -106,15 +106,15 @@ def test_parquet_has_the_rows_of_csv_and_types(tmp_path: Path) -> None:
 def test_line_protocol_is_what_a_collector_would_write(tmp_path: Path) -> None:
     metadata = {
         "time": 1767225600082, "job_name": "file_transfer", "agent_name": "pc 1", "job_instance_id": 3,
-        "scenario_instance_id": 1, "owner_scenario_instance_id": 1, "suffix": "Flow1", "is_file": False,
+        "scenario_instance_id": 1, "owner_scenario_instance_id": 1, "suffix": "Flow,1", "is_file": False,
     }  # fmt: skip
     write_statistics(
         tmp_path, [{"_metadata": metadata, "bytes": 3, "ok": True, "why": 'a "b"', "path": [1], "none": None}]
     )
-    (line,) = line_protocol([record(vpn="none", note="a=b,c")], [tmp_path])
+    (line,) = line_protocol([tmp_path])
     assert line == (
         "file_transfer,@agent_name=pc\\ 1,@job_instance_id=3,@owner_scenario_instance_id=1,@scenario_instance_id=1,"
-        "@suffix=Flow1,vpn=none,note=a\\=b\\,c,seed=1 "
+        "@suffix=Flow\\,1 "
         'bytes=3.0,ok=true,why="a \\"b\\"",path="[1]" 1767225600082\n'
     )
 
