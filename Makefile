@@ -13,6 +13,7 @@ lint:
 	$(DEV) ruff check .
 	$(DEV) mypy src tests/unit tests/guest/*.py scenarios/build.py
 	MYPYPATH=pep/tests:src/openbach_run/guest:jobs/pep/files $(DEV) mypy pep
+	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
 	$(DEV) shellcheck $(SHELL_FILES)
 

@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign: a scenario with values to sweep, its cells (one combination of values), and its runs (a cell with a seed)."""
+"""A campaign: a scenario with values to sweep, its cells (one combination of values), and its runs (a cell with a seed).
+
+A campaign file names several scenarios, each with values; the keys:
+
+    seeds: 5                             # how many, or a list of them
+    scenarios:
+      - scenario: geo_loss               # a name in scenarios/, or a file (relative to this one)
+        values: {vpn: [none, wireguard], loss: [0, 1]}
+"""
 
 from __future__ import annotations
 
@@ -11,6 +19,8 @@ from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from openbach_run.errors import InputError
 from openbach_run.inventory import Inventory
@@ -47,8 +57,9 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Campaign:
-    """Scenario, the values of each argument, and seeds."""
+    """Scenario and its file, the values of each argument, and seeds."""
 
+    path: Path
     scenario: Scenario
     sub_scenarios: dict[str, Scenario]
     values: dict[str, tuple[str, ...]]
@@ -104,9 +115,80 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def plan(path: Path, settings: Sequence[str], seeds: tuple[int, ...], packages: Mapping[str, Package]) -> Campaign:
     """The campaign of a scenario file and `NAME=VALUE[,VALUE…]` settings. Raises InputError."""
+    return _plan(path, _settings(settings), seeds, packages)
+
+
+def plan_file(
+    path: Path, settings: Sequence[str], seeds: tuple[int, ...] | None, packages: Mapping[str, Package], scenarios: Path
+) -> list[Campaign]:
+    """The campaigns of a campaign file. A setting takes the place of the file's values wherever a scenario has that
+    argument; so do `seeds`. `scenarios` is the folder of the scenarios that are given by name. Raises InputError."""
+    content = _content(path)
+    given = _settings(settings)
+    seeds = seeds or _seeds(path, content.get("seeds", 1))
+    campaigns: list[Campaign] = []
+    for number, entry in enumerate(content["scenarios"]):
+        where = f"{path}: scenarios.{number}"
+        file, values = _entry(where, entry, path.parent, scenarios)
+        try:
+            arguments = read_scenario(file, {name: package.job for name, package in packages.items()}).arguments
+            here = {name: values for name, values in given.items() if name in arguments}
+            campaigns.append(_plan(file, {**values, **here}, seeds, packages))
+        except (Malformed, InputError) as error:
+            raise InputError(f"{where} ({file}): {error}") from error
+    known = {name for campaign in campaigns for name in campaign.values}
+    if unknown := [name for name in given if name not in known]:
+        raise InputError(
+            f"{unknown[0]}=…: none of the scenarios of {path} has this argument; they have {', '.join(known)}"
+        )
+    return campaigns
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8: {error}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: {error}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("scenarios"), list) or not content["scenarios"]:
+        raise InputError(f"{path}: a campaign file has a list `scenarios`; see docs/reference.md")
+    if unknown := content.keys() - {"seeds", "scenarios"}:
+        raise InputError(f"{path}: {sorted(map(str, unknown))[0]}: a campaign file has the keys seeds and scenarios")
+    return content
+
+
+def _seeds(path: Path, given: Any) -> tuple[int, ...]:
+    try:
+        return parse_seeds(",".join(map(str, given)) + "," if isinstance(given, list) else str(given))
+    except InputError:
+        raise InputError(f"{path}: seeds: give how many (5), or a list of them ([3, 7])") from None
+
+
+def _entry(where: str, entry: Any, here: Path, scenarios: Path) -> tuple[Path, dict[str, tuple[str, ...]]]:
+    if (
+        not isinstance(entry, dict)
+        or not isinstance(entry.get("scenario"), str)
+        or entry.keys() - {"scenario", "values"}
+    ):
+        raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
+    values = entry.get("values", {})
+    if not isinstance(values, dict) or not all(map(_is_list, values.values())):
+        raise InputError(f"{where}.values: should be an object of lists by argument name")
+    name = entry["scenario"]
+    file = here / name if "/" in name or name.endswith(".json") else scenarios / f"{name}.json"
+    return file, {str(name): _distinct(name, tuple(map(str, listed))) for name, listed in values.items()}
+
+
+def _plan(
+    path: Path, given: Mapping[str, tuple[str, ...]], seeds: tuple[int, ...], packages: Mapping[str, Package]
+) -> Campaign:
     jobs = {name: package.job for name, package in packages.items()}
     scenario = read_scenario(path, jobs)
-    given = _given(settings, scenario)
+    for name, several in given.items():
+        _check_argument(f"{name}={','.join(several)}", name, scenario)
     known = {
         **{name: [value] for name, value in _table(scenario, path, "defaults").items()},
         **_table(scenario, path, "values"),
@@ -117,7 +199,7 @@ def plan(path: Path, settings: Sequence[str], seeds: tuple[int, ...], packages: 
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
     _check_references(values)
-    campaign = Campaign(scenario, _sub_scenarios(scenario, path, jobs), values, seeds)
+    campaign = Campaign(path, scenario, _sub_scenarios(scenario, path, jobs), values, seeds)
     _check_choices(campaign, packages)
     for cell in campaign.cells:
         check_values(scenario, cell, jobs)
@@ -159,30 +241,32 @@ def _is_value(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
-def _given(settings: Sequence[str], scenario: Scenario) -> dict[str, tuple[str, ...]]:
+def _settings(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
     given: dict[str, tuple[str, ...]] = {}
     for text in settings:
-        name, values = _setting(text, scenario)
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{text!r}: arguments are given as NAME=VALUE or NAME=VALUE,VALUE,…")
+        values = _distinct(name, tuple(part.strip() for part in value.split(",")))
         if name in given:
             raise InputError(f"{text}: {name} is given twice; to sweep it: {name}={','.join((*given[name], *values))}")
         given[name] = values
     return given
 
 
-def _setting(text: str, scenario: Scenario) -> tuple[str, tuple[str, ...]]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(f"{text!r}: arguments are given as NAME=VALUE or NAME=VALUE,VALUE,…")
+def _distinct(name: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    if "" in values or len(set(values)) < len(values):
+        raise InputError(f"{name}={','.join(values)}: an empty value or one given twice")
+    return values
+
+
+def _check_argument(text: str, name: str, scenario: Scenario) -> None:
     if name not in scenario.arguments:
         close = get_close_matches(name, scenario.arguments, 1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise InputError(
             f"{text}: {scenario.name} has no argument {name}; {hint}it has {', '.join(scenario.arguments)}"
         )
-    values = tuple(part.strip() for part in value.split(","))
-    if "" in values or len(set(values)) < len(values):
-        raise InputError(f"{text}: an empty value or one given twice")
-    return name, values
 
 
 def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:

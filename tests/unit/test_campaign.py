@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.campaign import Campaign, RunSpec, parse_seeds, plan
+from openbach_run.campaign import Campaign, RunSpec, parse_seeds, plan, plan_file
 from openbach_run.errors import InputError
 from openbach_run.inventory import load_inventory
 from openbach_run.job_packages import load_packages
@@ -139,3 +139,65 @@ def test_run_ids_follow_from_everything_a_run_depends_on() -> None:
         *runs(planned("vpn=none", "cc=bbr", "loss=1"), kernel="another"),
     ]
     assert len({one.run_id, *(other.run_id for other in others)}) == 4
+
+
+def campaign_file(folder: Path, text: str) -> Path:
+    file = folder / "campaign.yml"
+    file.write_text(text)
+    return file
+
+
+TWO_SCENARIOS = """
+seeds: [3, 7]
+scenarios:
+  - scenario: geo
+    values: {vpn: [none, wireguard], cc: [bbr]}
+  - scenario: leo_loss
+    values: {vpn: [none], cc: [bbr], loss: [0, 0.5]}
+"""
+
+
+def planned_file(file: Path, *settings: str, seeds: tuple[int, ...] | None = None) -> list[Campaign]:
+    return plan_file(file, settings, seeds, PACKAGES, REPOSITORY / "scenarios")
+
+
+def test_a_campaign_file_names_several_scenarios(tmp_path: Path) -> None:
+    geo, leo = planned_file(campaign_file(tmp_path, TWO_SCENARIOS))
+    assert (geo.scenario.name, len(geo.cells), geo.seeds) == ("geo", 2, (3, 7))
+    assert leo.values["loss"] == ("0", "0.5")
+
+
+def test_settings_and_seeds_take_the_place_of_the_files(tmp_path: Path) -> None:
+    file = campaign_file(tmp_path, TWO_SCENARIOS)
+    geo, leo = planned_file(file, "loss=2", "size=1M", seeds=(1,))
+    assert (geo.values["loss"], leo.values["loss"], leo.values["size"], leo.seeds) == (("2",), ("2",), ("1M",), (1,))
+
+
+@pytest.mark.parametrize("file", sorted((REPOSITORY / "campaigns").glob("*.yml")), ids=lambda file: str(file.stem))
+def test_the_campaigns_of_the_repository(file: Path) -> None:
+    assert all(campaign.cells for campaign in planned_file(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "a list `scenarios`"),
+        ("scenarios: [", "campaign.yml: while parsing"),
+        ("scenarios: [geo]", "scenarios.0: should have the keys"),
+        ("scenarios: [{scenario: goe}]", "no such file"),
+        ("scenarios: [{scenario: geo, values: {vpn: none}}]", "scenarios.0.values: should be an object of lists"),
+        ("scenarios: [{scenario: geo, values: {vpn: [ipsec]}}]", "vpn is one of none"),
+        ("scenarios: [{scenario: geo, values: {vpm: [none]}}]", "did you mean vpn"),
+        ("scenarios: [{scenario: geo, values: {vpn: [none, none]}}]", "given twice"),
+        ("scenarios: [{scenario: geo}]\nseeds: many", "seeds: give how many"),
+        ("scenarios: [{scenario: geo}]\nseed: 5", "seed: a campaign file has the keys"),
+    ],
+)
+def test_bad_campaign_files_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InputError, match="(?s)" + words):
+        planned_file(campaign_file(tmp_path, text))
+
+
+def test_a_setting_that_no_scenario_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none of the scenarios of .* has this argument"):
+        planned_file(campaign_file(tmp_path, TWO_SCENARIOS), "vpm=none")
