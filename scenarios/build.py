@@ -38,17 +38,26 @@ ARGUMENTS = {
     "vpn": "VPN between the client's box and the POP: none, wireguard, openvpn_udp or openvpn_tcp",
     "pep": "Position of the performance enhancing proxy: none, A (between the VPN's ends), B (outside the tunnel), A_double or "
     "B_double (on both sides of the satellite)",
-    "cc": "Congestion control of the end hosts and of an OpenVPN TCP tunnel: cubic, cubic_nohystart or bbr",
+    "cc": "Congestion control of the end hosts: cubic, cubic_nohystart, bbr, bbr2, hybla or reno",
     "cc_pep": "Congestion control of both legs of the proxy; $cc is that of the end hosts",
+    "cc_tunnel": "Congestion control of an OpenVPN TCP tunnel's own connection; $cc is that of the end hosts",
     "loss": "Random loss on the satellite link in percent, in each direction, e.g. 0.1",
     "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
     "initcwnd": "Initial congestion window of the end hosts in segments, e.g. 10",
     "initcwnd_pep": "Initial congestion window of both legs of the proxy; $initcwnd is that of the end hosts",
     "buffer_bdp": "Buffer before the satellite link in bandwidth-delay products, e.g. 1",
 }
-DEFAULTS = {"pep": "none", "cc_pep": "$cc", "size": "30M", "initcwnd": "10", "initcwnd_pep": "$initcwnd", "buffer_bdp": "1"}
+DEFAULTS = {
+    "pep": "none",
+    "cc_pep": "$cc",
+    "cc_tunnel": "$cc",
+    "size": "30M",
+    "initcwnd": "10",
+    "initcwnd_pep": "$initcwnd",
+    "buffer_bdp": "1",
+}
 VPNS = ["none", "wireguard", "openvpn_udp", "openvpn_tcp"]
-TRANSPORTS = ["cubic", "cubic_nohystart", "bbr"]
+TRANSPORTS = ["cubic", "cubic_nohystart", "bbr2"]
 LOSSES = ["0", "0.1", "1"]
 
 
@@ -72,7 +81,7 @@ def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
     transports = [
         add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc", initcwnd="$initcwnd") for host in END_HOSTS
     ]
-    transports += [add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc") for host in TUNNEL_HOSTS]
+    transports += [add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc_tunnel") for host in TUNNEL_HOSTS]
     proxies, proxies_ready = add_proxies(add)
     ready = [link, *transports]
     pop = {"kind": "$vpn", "local_ip": POP_IP, "remote_ip": BOX_IP, "remote_network": PC_LAN}
@@ -85,7 +94,8 @@ def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
     ]
     server = add("server", "file_transfer", "transfer server", ready, [], server={})
     path = add("pc", "path_ready", "path ready", [], tunnel_ready, destination_ip=SERVER_IP)
-    client = add("pc", "file_transfer", "download", [server], [path], client={"server_ip": SERVER_IP, "size": "$size"})
+    client = add("pc", "file_transfer", "download", [server], [path],
+                 client={"server_ip": SERVER_IP, "size": "$size", "cc": "$cc"})  # fmt: skip
     functions.append({
         "id": len(functions),
         "label": "tear down",

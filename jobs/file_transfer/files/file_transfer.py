@@ -27,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import collect_agent
 
@@ -72,6 +72,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     client.add_argument("size", type=size_bytes, help="bytes; k, M and G are decimal")
     client.add_argument("--direction", choices=["download", "upload"], default="download")
     client.add_argument("--deadline-s", type=int, default=7200)
+    client.add_argument("--cc", help="transport profile that the sender must have used")
     arguments = parser.parse_args(argv)
     if arguments.mode == "client" and arguments.tool == "http" and arguments.direction == "upload":
         parser.error("http can only download; upload with iperf3")
@@ -238,7 +239,23 @@ def time_to_first_byte(tap: socket.socket, transfer: subprocess.Popen[str], end_
     return None
 
 
-def download_iperf3(server_ip: str, size: int, deadline_s: float) -> tuple[float, int, float | None]:
+class Received(NamedTuple):
+    """What came of a transfer, at the receiver. `congestion_control` is the sender's, if the tool tells."""
+
+    seconds: float
+    bytes: int
+    ttfb_s: float | None
+    congestion_control: str | None
+
+
+def of_iperf3(report: dict[str, Any], ttfb_s: float | None) -> Received:
+    end = report["end"]
+    return Received(
+        end["sum_received"]["seconds"], end["sum_received"]["bytes"], ttfb_s, end.get("sender_tcp_congestion")
+    )
+
+
+def download_iperf3(server_ip: str, size: int, deadline_s: float) -> Received:
     end_s = time.monotonic() + deadline_s
     with open_tap() as tap, tempfile.TemporaryFile("w+") as printed:
         with subprocess.Popen(
@@ -252,11 +269,10 @@ def download_iperf3(server_ip: str, size: int, deadline_s: float) -> tuple[float
                 transfer.kill()
                 sys.exit(late(deadline_s))
         printed.seek(0)
-        received = iperf3_report(printed.read(), error)["end"]["sum_received"]
-    return received["seconds"], received["bytes"], ttfb_s
+        return of_iperf3(iperf3_report(printed.read(), error), ttfb_s)
 
 
-def download_http(server_ip: str, size: int, deadline_s: float) -> tuple[float, int, float | None]:
+def download_http(server_ip: str, size: int, deadline_s: float) -> Received:
     ask(server_ip, file_bytes=size)
     url = f"http://{server_ip}:{HTTP_PORT}/{size}"
     command = ["curl", "-sS", "--fail", "--max-time", str(deadline_s), "-o", "/dev/null", "-w", "%{json}", url]
@@ -264,16 +280,15 @@ def download_http(server_ip: str, size: int, deadline_s: float) -> tuple[float, 
     if done.returncode:
         sys.exit(f"curl: {done.stderr.strip()}")
     report = json.loads(done.stdout)
-    return report["time_total"], report["size_download"], report["time_starttransfer"]
+    return Received(report["time_total"], report["size_download"], report["time_starttransfer"], None)
 
 
-def upload_iperf3(server_ip: str, size: int, deadline_s: float) -> tuple[float, int, float | None]:
+def upload_iperf3(server_ip: str, size: int, deadline_s: float) -> Received:
     with subprocess.Popen(["iperf3", "-s", "-1", "-p", str(IPERF3_PORT)], stdout=subprocess.DEVNULL) as server:
         wait_until(lambda: is_listening(IPERF3_PORT), "iperf3")
         report = ask(server_ip, deadline_s, receive_bytes=size, deadline_s=deadline_s)
         server.terminate()
-    received = report["end"]["sum_received"]
-    return received["seconds"], received["bytes"], None
+    return of_iperf3(report, None)
 
 
 TRANSFERS = {
@@ -281,6 +296,12 @@ TRANSFERS = {
     ("iperf3", "upload"): upload_iperf3,
     ("http", "download"): download_http,
 }
+
+
+def check_congestion_control(wanted: str | None, used: str | None) -> None:
+    """Ends the job if the sender's socket had another one than the transport profile that is wanted."""
+    if wanted and used and used not in (wanted, wanted.removesuffix("_nohystart")):
+        sys.exit(f"the sender used the congestion control {used} instead of {wanted}")
 
 
 def transfer(arguments: argparse.Namespace) -> None:
@@ -292,15 +313,17 @@ def transfer(arguments: argparse.Namespace) -> None:
 
     before = sender_retransmits()
     move = TRANSFERS[arguments.tool, arguments.direction]
-    transfer_time_s, received, ttfb_s = move(arguments.server_ip, arguments.size, arguments.deadline_s)
-    if received < arguments.size:
-        sys.exit(f"only {received} of {arguments.size} bytes arrived")
+    received = move(arguments.server_ip, arguments.size, arguments.deadline_s)
+    if received.bytes < arguments.size:
+        sys.exit(f"only {received.bytes} of {arguments.size} bytes arrived")
+    check_congestion_control(arguments.cc, received.congestion_control)
     collect_agent.send_stat(
         collect_agent.now(),
-        transfer_time_s=transfer_time_s,
-        goodput_bps=received * 8 / transfer_time_s,
-        bytes=received,
-        ttfb_s=ttfb_s,
+        transfer_time_s=received.seconds,
+        goodput_bps=received.bytes * 8 / received.seconds,
+        bytes=received.bytes,
+        ttfb_s=received.ttfb_s,
+        congestion_control=received.congestion_control,
         retransmits=sender_retransmits() - before,
     )
 

@@ -127,11 +127,18 @@ def remove_rules(arguments: argparse.Namespace) -> None:
         subprocess.run(command, check=False, capture_output=True)
 
 
+def algorithm(cc: str) -> str:
+    """The kernel's congestion control for a transport profile: of its own name, or CUBIC with HyStart off for the whole kernel,
+    which the job transport_profile does."""
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    return cc if cc in available else cc.removesuffix("_nohystart")
+
+
 def command_line(arguments: argparse.Namespace) -> list[str]:
     port, connections = str(arguments.port), str(arguments.max_connections)
     command = [arguments.program, "-p", port, "-c", connections]
     if arguments.cc:
-        command += ["-C", arguments.cc.removesuffix("_nohystart")]
+        command += ["-C", algorithm(arguments.cc)]
     if arguments.program == "satpep":
         both = f"initcwnd={arguments.initcwnd}," if arguments.initcwnd else ""
         command += ["-l", "-", "--client", both + arguments.client_leg, "--server", both + arguments.server_leg]

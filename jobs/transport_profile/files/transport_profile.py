@@ -4,36 +4,38 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import collect_agent
 
 CONFIGURATION = "/opt/openbach/agent/jobs/transport_profile/transport_profile_rstats_filter.conf"
 IPV4 = Path("/proc/sys/net/ipv4")
-HYSTART = Path("/sys/module/tcp_cubic/parameters/hystart")
-PROFILES = {  # name: (congestion control of the kernel, CUBIC's hystart; None leaves it)
-    "cubic": ("cubic", "1"),
-    "cubic_nohystart": ("cubic", "0"),
-    "bbr": ("bbr", None),
-}
+MODULES = Path("/sys/module")
+PROFILES = json.loads((Path(__file__).parent / "profiles.json").read_text())
+"""Name → congestion control of the kernel, and parameters of its module, which hold for the whole kernel."""
 WINDOWS = ("initcwnd", "initrwnd")
 SHOWN_ONLY = {"linkdown", "dead"}  # states, which `ip route change` refuses
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
-def settings(cc: str, buffer_bytes: int) -> dict[Path, str]:
-    """File of the kernel → value, in the order to write them."""
-    algorithm, hystart = PROFILES[cc]
-    wanted = {
+def settings(cc: str, buffer_bytes: int, available: Collection[str]) -> dict[Path, str]:
+    """File of the kernel → value, in the order to write them. A kernel that has a congestion control of the profile's own name
+    (the virtual engine's, which all hosts share, has cubic_nohystart) needs no parameter for it."""
+    profile = PROFILES[cc]
+    algorithm = cc if cc in available else profile["algorithm"]
+    parameters = profile.get("parameters", {}) if algorithm == profile["algorithm"] else {}
+    return {
+        **{MODULES / name.replace("/", "/parameters/"): value for name, value in parameters.items()},
         IPV4 / "tcp_congestion_control": algorithm,
         IPV4 / "tcp_rmem": f"4096 131072 {buffer_bytes}",
         IPV4 / "tcp_wmem": f"4096 16384 {buffer_bytes}",
         IPV4 / "tcp_no_metrics_save": "1",
     }
-    return wanted if hystart is None else {**wanted, HYSTART: hystart}
 
 
 def write(file: Path, value: str) -> None:
@@ -79,7 +81,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    wanted = settings(arguments.cc, arguments.buffer_bytes)
+    available = (IPV4 / "tcp_available_congestion_control").read_text().split()
+    wanted = settings(arguments.cc, arguments.buffer_bytes, available)
     before = {file: file.read_text() for file in wanted if file.exists()}
     own_routes = routes(ip_route("show")) if arguments.initcwnd != 10 else []
     try:
@@ -90,7 +93,6 @@ def main() -> None:
         collect_agent.send_stat(
             collect_agent.now(),
             congestion_control=(IPV4 / "tcp_congestion_control").read_text().strip(),
-            hystart=int(HYSTART.read_text()) if HYSTART.exists() else None,
             initcwnd=arguments.initcwnd,
         )
         signal.sigwait(SIGNALS)

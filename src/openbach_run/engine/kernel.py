@@ -20,6 +20,9 @@ SUITES = ("trixie-backports", "trixie", "sid")
 SOURCES = ("linux-source-7.2", "linux-source-7.3")
 """Source packages that our patches apply to, the preferred first."""
 
+SOURCES_OF_OURS = {"src": "arch/um/drivers", "tcp_bbr2": "net/ipv4"}
+"""Folders of kernel/ with C files, and where in the kernel source they are built (kernel/patches have the Makefiles)."""
+
 BUILD_STEPS = 1000  # lines that make prints for one build; only the progress bar depends on it
 FIXED_BUILD = {
     "KBUILD_BUILD_TIMESTAMP": "2026-01-01",
@@ -66,7 +69,8 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
 
 
 def _inputs(kernel_dir: Path) -> list[Path]:
-    return [kernel_dir / "config", *kernel_dir.glob("patches/*.patch"), *kernel_dir.glob("src/*.c")]
+    sources = [file for folder in SOURCES_OF_OURS for file in kernel_dir.glob(f"{folder}/*.c")]
+    return [kernel_dir / "config", *kernel_dir.glob("patches/*.patch"), *sources]
 
 
 def _source_package(apt: Apt) -> tuple[str, str]:
@@ -86,8 +90,9 @@ def _unpack(package: Path, name: str, work: Path, progress: Progress) -> Path:
 def _patch(source: Path, kernel_dir: Path) -> None:
     for patch in sorted(kernel_dir.glob("patches/*.patch")):
         run(["patch", "-d", str(source), "-p1", "--forward", "-i", str(patch.resolve())], f"applying {patch.name}")
-    for file in kernel_dir.glob("src/*.c"):
-        shutil.copy2(file, source / "arch/um/drivers" / file.name)
+    for folder, place in SOURCES_OF_OURS.items():
+        for file in kernel_dir.glob(f"{folder}/*.c"):
+            shutil.copy2(file, source / place / file.name)
 
 
 def _configure(source: Path, out: Path, fragment: Path) -> None:
