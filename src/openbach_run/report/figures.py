@@ -147,7 +147,7 @@ def compared(name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str
             )
             for n, cc in enumerate(transports)
         ]
-        figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return Drawing(
         name, f"{title}: transfer time compared with {shown}, median of paired ratios and 95 % interval", figure
     )
@@ -246,7 +246,7 @@ def _legend(figure: Figure, vpns: Sequence[str], peps: Sequence[str]) -> None:
         for n, pep in enumerate(peps)
     ]
     handles += styles if len(peps) > 1 else []
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
 
 
 def time_series(name: str, title: str, cells: Sequence[Cell]) -> list[Drawing]:
@@ -307,5 +307,5 @@ def _drawn_over_time(
         figure.supxlabel("virtual time (s)", fontsize=8)
         figure.supylabel(statistic, fontsize=8)
         handles = [Line2D([], [], color=COLOURS[(n + 1) % len(COLOURS)], label=line) for n, line in enumerate(lines)]
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 6), frameon=False)
+        figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6), frameon=False)
     return Drawing(name, f"{caption}, first seed", figure)
