@@ -122,7 +122,7 @@ def test_failed_runs_decide_nothing(campaigns: Campaigns) -> None:
 
 def test_a_part_without_cells_decides_nothing(campaigns: Campaigns) -> None:
     nowhere = {"says": "", "cell": {"cc": ["hybla"]}, "most": 1}
-    assert why(verdict(campaigns, nowhere)) == "The campaigns have no such cells"
+    assert why(verdict(campaigns, nowhere)) == "The campaigns have no such cells (not run: cc=hybla)"
     both = verdict(campaigns, {**TCP_IN_TCP, "least": 1.1}, nowhere)
     assert both.verdict == NOT_DECIDED
 
@@ -142,6 +142,27 @@ def test_only_the_best_counts_where_a_claim_says_so(campaigns: Campaigns) -> Non
     (only,) = compare(part, campaigns.cells)
     assert only.cell.values["pep"] == "B"
     assert only.against is not None and only.against.values["pep"] == "none"
+
+
+def test_the_best_of_half_the_cells_decides_nothing(campaigns: Campaigns) -> None:
+    cell = {"cc": ["cubic"], "vpn": ["openvpn_tcp"], "pep": ["none", "A", "B", "A_double"]}
+    judged = verdict(
+        campaigns, {"says": "", "cell": cell, "best_over": ["pep"], "against": {"vpn": ["none"]}, "most": 0.1}
+    )
+    assert judged.verdict == NOT_DECIDED
+    assert "the best of what was run: no pep=A_double" in why(judged)
+
+
+def test_what_was_run_in_part_is_not_confirmed_but_may_be_contradicted(campaigns: Campaigns) -> None:
+    part = {
+        "says": "",
+        "cell": {"loss": [0], "vpn": ["wireguard"], "pep": ["B"]},
+        "against": {"vpn": ["none", "ipsec"]},
+    }
+    judged = verdict(campaigns, {**part, "most": 2})
+    assert judged.verdict == NOT_DECIDED
+    assert why(judged).endswith("comparisons hold, not run: vpn=ipsec")
+    assert verdict(campaigns, {**part, "most": 0.5}).verdict == CONTRADICTED
 
 
 def test_a_difference_and_a_value_have_units() -> None:
@@ -195,7 +216,7 @@ def test_the_report_names_what_a_reader_needs(report: Path) -> None:
     text = (report / "report.md").read_text()
     for words in (
         "**Positions of the PEP.** B is outside the tunnel", "./openbach-run campaigns/matrix.yml --seeds 5",
-        "linux-source-7.2 7.2.13-1", "3.12-1", "the least possible time is 25.09 s", "C7: ", "93.8 % for",
+        "linux-source-7.2 7.2.13-1", "iperf3 3.12-1", "the least possible time is 25.09 s", "C7: ", "93.8 % for",
     ):  # fmt: skip
         assert words in text, words
 

@@ -136,7 +136,10 @@ def _orbit_argument(scenario: Mapping[str, Any]) -> str:
     for function in scenario.get("openbach_functions", []):
         for arguments in function.get("start_job_instance", {}).values():
             if isinstance(arguments, dict) and "orbit" in arguments:
-                return str(arguments["orbit"])
+                value = arguments["orbit"]
+                while isinstance(value, list):  # the stored form: one list per use of the option, one per value
+                    (value,) = value
+                return str(value)
     return ""
 
 

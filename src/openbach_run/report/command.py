@@ -17,7 +17,7 @@ from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document
 from openbach_run.report.cells import Campaigns, read_campaigns
-from openbach_run.report.claims import Verdict, judge, read_claims
+from openbach_run.report.claims import Verdict, judge, read_claims, why
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TEMPLATES = REPOSITORY / "reports/templates"
@@ -75,7 +75,8 @@ def main(argv: list[str]) -> int:
         verdicts = write(campaigns, baseline, new, reporter)
     shutil.rmtree(output, ignore_errors=True)
     new.rename(output)
-    print(tables.as_text(content.claims_table(verdicts)))
+    for one in verdicts:
+        print(f"{one.claim:4} {one.verdict:13} {why(one)}")
     print(f"{output}/report.html, report.pdf, report.md")
     return 0
 

@@ -256,7 +256,8 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     records = campaigns.records
     names = list(dict.fromkeys(name for record in records for name in record.identity))
     rows = [[name, ", ".join(dict.fromkeys(record.identity[name] for record in records))] for name in names]
-    rows += [[f"package {name}", ", ".join(found)] for name in packages if (found := _versions(campaigns, name))]
+    known = [f"{name} {' and '.join(found)}" for name in packages if (found := _versions(campaigns, name))]
+    rows.append(["packages", ", ".join(known)])
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
     return Table("What the figures depend on", ["", "version"], rows, "every package is in each run's record.json", 2)

@@ -12,9 +12,11 @@ from typing import Any, Literal
 import matplotlib
 import numpy
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
 
 from openbach_run.intervals import Estimate, ratio
 from openbach_run.record import statistics
@@ -30,6 +32,9 @@ SETTINGS: Any = {
     "svg.hashsalt": "openbach-run", "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8,
     "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True,
 }  # fmt: skip
+WIDE = 3
+"""An axis of ratios that reaches over more than this factor is logarithmic."""
+
 SERIES_LENGTH = 20
 """A statistic that a job of a run sent at least so often is drawn over time."""
 
@@ -86,8 +91,8 @@ def heat_map(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
         axes = figure.subplots()
         scale = LogNorm(numpy.nanmin(times), max(numpy.nanmax(times), numpy.nanmin(times) * 1.01))
         image = axes.imshow(times, aspect="auto", cmap="YlOrRd", norm=scale)
-        bar = figure.colorbar(image, label="transfer time (s)", format="%g", pad=0.01)
-        bar.ax.yaxis.set_minor_formatter("{x:g}")
+        bar = figure.colorbar(image, label="transfer time (s)", pad=0.01)
+        _plain_log(bar.ax.yaxis)
         for (y, x), word in words.items():
             colour = "white" if scale(times[y, x]) > 0.6 else "black"
             axes.text(x, y, word, ha="center", va="center", fontsize=6.5, color=colour)
@@ -132,10 +137,10 @@ def compared(name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str
                     _with_interval(
                         axes, found, at, COLOURS[(number + 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
                     )
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("{x:g}")
-        axes.tick_params(axis="x", which="minor", labelsize=6)
+        least, most = axes.get_xlim()
+        if most > WIDE * max(least, 1e-9):
+            axes.set_xscale("log")
+            _plain_log(axes.xaxis)
         axes.set_yticks(range(len(rows)), [configuration(*pair) for pair in rows])
         axes.invert_yaxis()
         axes.grid(axis="y", color="#eeeeee")
@@ -187,9 +192,7 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
                         axes.plot([x, x], [one.low, one.high], color=colour, linewidth=0.8, alpha=0.6)
             _least(axes, cells)
             axes.set_yscale("log")
-            axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter("{x:g}")
-            axes.tick_params(axis="y", which="minor", labelsize=6)
+            _plain_log(axes.yaxis)
             axes.set_xticks(range(len(losses)), losses)
         _legend(figure, vpns, peps)
     return Drawing(
@@ -218,6 +221,13 @@ def distributions(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
         figure.supylabel("share of the seeds", fontsize=8)
         _legend(figure, vpns, peps)
     return Drawing(name, f"{title}: distribution (ECDF) of the transfer times over the seeds", figure)
+
+
+def _plain_log(axis: Axis) -> None:
+    """Ticks at 1, 2 and 5 times powers of ten, written out."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, dict[str, Axes]]:
