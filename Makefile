@@ -18,7 +18,8 @@ lint:
 	$(DEV) shellcheck $(SHELL_FILES)
 
 test:
-	$(DEV) python -m pytest
+	$(DEV) python -m pytest tests
+	$(DEV) python -m pytest pep/tests
 
 unit:
 	$(DEV) python -m pytest tests/unit

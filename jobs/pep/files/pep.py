@@ -200,16 +200,20 @@ def split(arguments: argparse.Namespace) -> None:
         else:
             retried(lambda: listens(program, arguments.port), f"nothing listens on port {arguments.port}")
         put_rules(arguments, [*interfaces, proof.INTERFACE] if interfaces else [])
-        proof.goes_through()
+        address_kept = proof.goes_through()
+        if not address_kept and arguments.program == "satpep":
+            sys.exit("the proxy shows the server its own address instead of the client's")
         with socket.socket(socket.AF_UNIX) as ready:
             ready.bind(READY)
             ready.listen()
-            collect_agent.send_log(syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through")
+            what = "" if address_kept else ", with the proxy's address instead of the client's"
+            collect_agent.send_log(syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}")
             if arguments.program == "satpep":
                 seen = Connections()
                 for line in program.stdout:
                     seen.take(line)
                 seen.send_sums()
+            program.wait()
     finally:
         program.terminate()
         exit_code = program.wait()
