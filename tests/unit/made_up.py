@@ -15,6 +15,7 @@ from openbach_run.record import Record, Store
 VPNS, PEPS = ("none", "wireguard", "openvpn_udp", "openvpn_tcp"), ("none", "B", "A")
 TRANSPORTS, LOSSES = ("cubic", "cubic_nohystart", "bbr2"), ("0", "0.1", "1")
 FAILED, NOT_RUN = ("geo_loss", "openvpn_tcp", "A", "cubic", "1"), ("leo_loss", "openvpn_tcp", "A", "cubic", "1")
+ERROR = 'job vpn on satvpn_box: *Error* `1` <b> [x](y) | # & "\\u{1}" \x1b[31mred'
 STATUS = {"failed": "Finished Ko", "done": "Finished Ok"}
 
 
@@ -63,7 +64,7 @@ def write_run(store: Store, run_id: str, scenario: str, arguments: dict[str, str
     }
     record = Record(
         run_id, scenario, arguments, seed, STATUS["failed" if failed else "done"],
-        "job vpn on satvpn_box: Error, exit code 1\n    no route" if failed else None,
+        f"{ERROR}\n    no route" if failed else None,
         taken_s + 10, 1.0, f"{seed:064x}", {} if failed else measures,
         f"./openbach-run scenarios/{scenario}.json --seeds {seed},",
         {"engine": "virtual", "kernel": "linux-source-7.2 7.2.13-1 0123456789abcdef", "image": "aa", "code": "code-bb"},

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 from pathlib import Path
 
 import pytest
-from made_up import FAILED, NOT_RUN, write_results
+from made_up import ERROR, FAILED, NOT_RUN, write_results
 
 from openbach_run import cli
 from openbach_run.report.cells import Campaigns, Cell, matches, partner, read_campaigns
@@ -67,8 +68,13 @@ def test_failed_and_missing_runs_are_shown(campaigns: Campaigns, report: Path) -
     assert next(row for row in times_table(leo).rows if row[:3] == list(NOT_RUN[1:4]))[-1] == "5 not run"
     told = failures(campaigns)
     assert len(told) == 2
-    assert "job vpn on satvpn_box: Error, exit code 1" in told[0]
+    assert "red" in told[0] and "\x1b" not in told[0]
     assert all(line in (report / "report.md").read_text() for line in told)
+
+
+def test_what_a_program_printed_is_no_markup(report: Path) -> None:
+    page = html.unescape((report / "report.html").read_text())
+    assert ERROR.replace("\x1b", "") in page
 
 
 def test_selections() -> None:
@@ -77,6 +83,14 @@ def test_selections() -> None:
     assert matches(one, {"loss": {"above": 0}})
     assert not matches(one, {"loss": {"above": 0.1}})
     assert not matches(one, {"pep": ["none"]})
+
+
+def test_settings_of_one_scenario_are_told_apart_by_what_differs() -> None:
+    same = {"scenario": "geo", "orbit": "geo", "vpn": "none", "size": "30M"}
+    cells = [Cell({**same, "cc": "bbr", "cc_pep": "$cc"}), Cell({**same, "cc": "cubic", "cc_pep": "bbr"})]
+    found = settings(Campaigns([], cells))
+    assert [one.name for one in found] == ["geo", "geo-cc_pep_bbr"]
+    assert [one.title for one in found] == ["GEO (geo, size=30M)", "GEO (geo, size=30M, cc_pep=bbr)"]
 
 
 def test_partners_differ_in_nothing_but_the_free_arguments(campaigns: Campaigns) -> None:

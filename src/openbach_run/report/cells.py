@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,6 +150,11 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def file_name(*parts: str) -> str:
+    """`geo_loss-compared-0.1`: parts of a name, without what a file's name cannot have."""
+    return "-".join(re.sub(r"[^\w.+]", "_", part) for part in parts)
 
 
 Selection = Mapping[str, Any]

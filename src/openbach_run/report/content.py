@@ -11,7 +11,7 @@ from pathlib import Path
 
 from openbach_run.intervals import Estimate
 from openbach_run.report import figures
-from openbach_run.report.cells import Campaigns, Cell, name_of, said
+from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
 from openbach_run.report.figures import Drawing, against, configurations, find, values
 from openbach_run.report.recommendations import AS_GOOD, recommend
@@ -41,15 +41,15 @@ def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
         groups.setdefault(tuple((k, v) for k, v in cell.values.items() if k not in FACTORS), []).append(cell)
-    scenarios = [dict(key)["scenario"] for key in groups]
     found = []
-    for number, (key, cells) in enumerate(groups.items()):
-        shared = dict(key)
-        scenario, orbit = shared.pop("scenario"), shared.pop("orbit")
-        name = scenario if scenarios.count(scenario) == 1 else f"{scenario}-{number + 1}"
-        rest = ", ".join(f"{argument}={value}" for argument, value in shared.items() if value[:1] not in ("", "$"))
-        inside = ", ".join(filter(None, [scenario, rest]))
-        found.append(Setting(name, f"{orbit.upper()} ({inside})" if orbit else inside, cells))
+    for key, cells in groups.items():
+        shared = {name: value for name, value in key if value[:1] not in ("", "$")}  # $cc: no value of its own
+        scenario, orbit = shared.pop("scenario"), shared.pop("orbit", "")
+        siblings = [dict(other) for other in groups if dict(other)["scenario"] == scenario]
+        told_apart = [f"{name}_{value}" for name, value in shared.items() if len({one[name] for one in siblings}) > 1]
+        inside = ", ".join([scenario, *(f"{name}={value}" for name, value in shared.items())])
+        title = f"{orbit.upper()} ({inside})" if orbit else inside
+        found.append(Setting(file_name(scenario, *told_apart), title, cells))
     return found
 
 
@@ -61,7 +61,9 @@ def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
     for loss in values(cells, "loss"):
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
         if any(against(cell, chosen, baseline) for cell in chosen):
-            made.append(figures.compared(f"{name}-compared-{loss}", f"{title}, {said('loss', loss)}", chosen, baseline))
+            made.append(
+                figures.compared(file_name(name, "compared", loss), f"{title}, {said('loss', loss)}", chosen, baseline)
+            )
     if len(values(cells, "loss")) > 1:
         made.append(figures.loss_curves(f"{name}-loss", title, cells))
     if len(cells[0].runs) > 1:
@@ -79,7 +81,7 @@ def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
     }
     for loss in values(setting.cells, "loss"):
         if changes := changes_table(setting, loss, baseline):
-            made[f"{setting.name}-compared-{loss}"] = changes
+            made[file_name(setting.name, "compared", loss)] = changes
     return made
 
 
@@ -246,9 +248,15 @@ def failures(campaigns: Campaigns) -> list[str]:
         if not cell.whole:
             names = [name for name in cell.values if name == "scenario" or len(campaigns.distinct(name)) > 1]
             count = f"{len(cell.failed)} failed, {cell.not_run} not run, of {len(cell.runs)}"
-            first = f": {cell.failed[0].status}, {(cell.failed[0].error or '').splitlines()[0]}" if cell.failed else ""
-            told.append(f"{name_of(cell, names)}: {count}{first}")
+            first = f": {cell.failed[0].status}, {(cell.failed[0].error or '-').splitlines()[0]}" if cell.failed else ""
+            told.append(plain(f"{name_of(cell, names)}: {count}{first}"))
     return told
+
+
+def plain(text: str) -> str:
+    """Text from elsewhere (a program's error) for Markdown: nothing in it is markup, and it can be printed."""
+    printable = "".join(letter for letter in text if letter.isprintable())
+    return re.sub(r"([\\`*_\[\]<>|#&!])", r"\\\1", printable)
 
 
 def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
@@ -278,6 +286,7 @@ def named_packages(repository: Path) -> list[str]:
 
 
 def page_of(docs: Path, name: str) -> str:
-    """The text of docs/`name`.md below its title, its headings one level lower."""
+    """The text of docs/`name`.md below its title, its headings one level lower, without links to other files."""
     _, _, text = (docs / f"{name}.md").read_text(encoding="utf-8").partition("\n")
-    return re.sub(r"^#", "##", text.strip(), flags=re.MULTILINE)
+    unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", text.strip())
+    return re.sub(r"^#", "##", unlinked, flags=re.MULTILINE)

@@ -20,7 +20,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from openbach_run.intervals import Estimate, ratio
 from openbach_run.record import statistics
-from openbach_run.report.cells import Cell, is_number, partner, said
+from openbach_run.report.cells import Cell, file_name, is_number, partner, said
 
 MEASURE = "transfer_time_s"
 WIDTH_IN = 7.0
@@ -204,7 +204,7 @@ def distributions(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
     """Empirical distribution of the transfer times over the seeds: a panel per transport and loss rate above 0 (without
     loss all seeds take the same time; a campaign of that alone is drawn all the same)."""
     vpns, peps, transports = values(cells, "vpn"), values(cells, "pep"), values(cells, "cc")
-    losses = [loss for loss in values(cells, "loss") if float(loss) > 0] or values(cells, "loss")
+    losses = [loss for loss in values(cells, "loss") if loss != "0"] or values(cells, "loss")
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 0.8 + 2 * len(losses)))
         grid = figure.subplots(len(losses), len(transports), sharey=True, squeeze=False)
@@ -269,7 +269,7 @@ def time_series(name: str, title: str, cells: Sequence[Cell]) -> list[Drawing]:
             series.setdefault(statistic, {})[pair] = lines
     return [
         _drawn_over_time(
-            f"{name}-{job}-{statistic}", f"{title}: {statistic} of {job} over virtual time", statistic, panels
+            file_name(name, job, statistic), f"{title}: {statistic} of {job} over virtual time", statistic, panels
         )
         for (job, statistic), panels in sorted(series.items())
     ]
