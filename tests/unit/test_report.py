@@ -235,6 +235,21 @@ def test_the_report_names_what_a_reader_needs(report: Path) -> None:
         assert words in text, words
 
 
+def test_cells_csv_has_every_cell_with_difference_and_ratio(report: Path) -> None:
+    rows = [row for row in csv.DictReader((report / "cells.csv").open()) if row["measure"] in ("transfer_time_s", "")]
+    assert len(rows) == 216
+    by_cell = {(row["scenario"], row["vpn"], row["pep"], row["cc"], row["loss"]): row for row in rows}
+    compared = by_cell["geo_loss", "openvpn_tcp", "A", "bbr2", "0"]
+    assert [float(compared[name]) for name in ("difference", "ratio", "ratio_low", "ratio_high")] == [
+        3.64,
+        1.13,
+        1.13,
+        1.13,
+    ]
+    assert by_cell["geo_loss", "none", "none", "bbr2", "0"]["ratio"] == ""
+    assert (by_cell[FAILED]["seeds"], by_cell[FAILED]["failed"], by_cell[NOT_RUN]["not_run"]) == ("4", "1", "5")
+
+
 def test_claims_csv_has_every_comparison_with_its_interval(report: Path) -> None:
     rows = list(csv.DictReader((report / "claims.csv").open()))
     assert {row["claim"] for row in rows} == {"C1", "C2", "C3", "C4", "C5", "C6", "C7"}

@@ -13,7 +13,7 @@ from openbach_run.intervals import Estimate
 from openbach_run.report import figures
 from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
-from openbach_run.report.figures import Drawing, against, configurations, find, values
+from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values
 from openbach_run.report.recommendations import AS_GOOD, recommend
 from openbach_run.tables import Table, figure
 
@@ -161,9 +161,8 @@ def _percent(ratio: float) -> str:
 
 def note(cells: Sequence[Cell]) -> str:
     seeds = max(len(cell.runs) for cell in cells)
-    least = sorted({time_s for cell in cells if (time_s := cell.least_transfer_time_s)})
     parts = [f"median [95 % bootstrap interval] over {seeds} seeds" if seeds > 1 else "one seed: no interval"]
-    parts += [f"the least possible time is {time_s:.2f} s" for time_s in least]
+    parts += [f"the least possible time is {time_s:.2f} s" for time_s in least_times_s(cells)]
     return "; ".join(parts)
 
 
@@ -209,7 +208,8 @@ def recommendations_table(setting: Setting) -> Table:
                 rows.append([loss, cc, best, time, change(chosen.against, None), _positions(chosen.as_good)])
     header = ["loss (%)", "transport", "VPN and PEP", "time (s)", "against no VPN, no PEP", "as good"]
     as_good = f"as good: its interval does not exclude that it takes at most {AS_GOOD - 1:.0%} longer"
-    return Table(f"{setting.title}: recommended VPN and PEP position", header, rows, as_good, len(header))
+    title = f"{setting.title}: recommended VPN and PEP position"
+    return Table(title, header, rows, f"{note(setting.cells)}; {as_good}", len(header))
 
 
 def _positions(cells: Sequence[Cell]) -> str:

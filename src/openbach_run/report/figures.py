@@ -75,6 +75,11 @@ def configuration(vpn: str, pep: str) -> str:
     return ", ".join(said(name, value) for name, value in (("vpn", vpn), ("pep", pep)) if value)
 
 
+def least_times_s(cells: Sequence[Cell]) -> list[float]:
+    """Of the sizes that the cells transfer."""
+    return sorted({time_s for cell in cells if (time_s := cell.least_transfer_time_s)})
+
+
 def heat_map(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
     """Median transfer times: a row per VPN and PEP position, a column per loss and transport (the report's Figure 2)."""
     rows, losses, transports = configurations(cells), values(cells, "loss"), values(cells, "cc")
@@ -242,8 +247,7 @@ def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, dict[str, Axe
 
 
 def _least(axes: Axes, cells: Sequence[Cell]) -> None:
-    for least_s in {cell.least_transfer_time_s for cell in cells} - {None}:
-        assert least_s is not None
+    for least_s in least_times_s(cells):
         axes.axhline(least_s, color="#999999", linestyle=(0, (1, 1)), linewidth=1)
 
 
