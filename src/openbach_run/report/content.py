@@ -101,14 +101,14 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
     """Time more (+) or less (−) than the baseline with the same transport; None where nothing can be compared."""
     cells = [cell for cell in setting.cells if cell.values["loss"] == loss]
     transports = values(cells, "cc")
+    if not any(against(cell, cells, baseline) for cell in cells):
+        return None
     rows = []
     for vpn, pep in configurations(cells):
-        if baseline.items() <= {"vpn": vpn, "pep": pep}.items():
-            continue
-        chosen = [find(cells, vpn=vpn, pep=pep, cc=cc) for cc in transports]
-        rows.append([vpn, pep, *(change(against(cell, cells, baseline) if cell else None, cell) for cell in chosen)])
-    if not any(text.endswith("%") or "]" in text for row in rows for text in row):
-        return None
+        if not baseline.items() <= {"vpn": vpn, "pep": pep}.items():
+            chosen = [find(cells, vpn=vpn, pep=pep, cc=cc) for cc in transports]
+            changes = [change(against(cell, cells, baseline), cell) if cell else "–" for cell in chosen]
+            rows.append([vpn, pep, *changes])
     title = f"{setting.title}, {said('loss', loss)}: transfer time against {name_of_baseline(baseline)}"
     return Table(title, ["vpn", "pep", *transports], rows, "median of paired changes [95 % bootstrap interval]", 2)
 
@@ -263,7 +263,7 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     """What the runs depend on; several values where the campaigns differ in it."""
     records = campaigns.records
     names = list(dict.fromkeys(name for record in records for name in record.identity))
-    rows = [[name, ", ".join(dict.fromkeys(record.identity[name] for record in records))] for name in names]
+    rows = [[name, ", ".join(dict.fromkeys(record.identity.get(name, "–") for record in records))] for name in names]
     known = [f"{name} {' and '.join(found)}" for name in packages if (found := _versions(campaigns, name))]
     rows.append(["packages", ", ".join(known)])
     seeds = sorted({run.seed for run in campaigns.runs})
