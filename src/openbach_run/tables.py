@@ -17,6 +17,8 @@ LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "–": "--", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$",
 })  # fmt: skip
+LATEX_LINE = 45
+"""Letters in one line of a column."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +123,16 @@ def markdown_rows(shown: Table) -> str:
 
 
 def as_latex(shown: Table) -> str:
-    """A floating table for a paper; needs \\usepackage{booktabs}."""
+    """A floating table for a paper; needs \\usepackage{booktabs}. Columns of long texts break their lines."""
     rows = [" & ".join(cell.translate(LATEX) for cell in line) + r" \\" for line in (shown.header, *shown.rows)]
+    longest = [max(len(line[i]) for line in (shown.header, *shown.rows)) for i in range(len(shown.header))]
+    columns = [
+        r"p{0.3\linewidth}" if length > LATEX_LINE else "l" if i < shown.labels else "r"
+        for i, length in enumerate(longest)
+    ]
     return "\n".join([
-        r"\begin{table}", r"\centering", rf"\caption{{{shown.title.translate(LATEX)}}}",
-        rf"\begin{{tabular}}{{{'l' * shown.labels}{'r' * (len(shown.header) - shown.labels)}}}",
+        r"\begin{table}", r"\centering", rf"\caption{{{shown.title.translate(LATEX)}}}", r"\smallskip",
+        rf"\begin{{tabular}}{{{''.join(columns)}}}",
         r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule", r"\end{tabular}",
         rf"\par\smallskip\footnotesize {shown.note.translate(LATEX)}", r"\end{table}", "",
     ])  # fmt: skip

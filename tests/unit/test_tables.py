@@ -64,6 +64,12 @@ def test_markdown_and_latex_escape_what_they_would_read() -> None:
     assert latex.index(r"\toprule") < latex.index(r"\midrule") < latex.index(r"\bottomrule")
 
 
+def test_long_texts_break_their_lines_in_latex() -> None:
+    assert r"\begin{tabular}{lp{0.3\linewidth}r}" in as_latex(
+        Table("t", ["a", "b", "c"], [["x", 50 * "y", "1"]], "n", 2)
+    )
+
+
 def test_html_escapes_and_closes_its_elements() -> None:
     opened: list[str] = []
 
