@@ -259,6 +259,10 @@ def plain(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#&!])", r"\\\1", printable)
 
 
+def engines(campaigns: Campaigns) -> list[str]:
+    return list(dict.fromkeys(record.identity["engine"] for record in campaigns.records))
+
+
 def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     """What the runs depend on; several values where the campaigns differ in it."""
     records = campaigns.records
