@@ -88,6 +88,8 @@ def _note(campaign: Campaign) -> str:
         for size, time_s in least
         if time_s
     ]
+    if set(campaign.values.get("pep", ())) - {"none"}:
+        parts.append("PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading: docs/guide.md)")
     seeds = (
         f"median [95 % bootstrap interval] over {len(campaign.seeds)} seeds"
         if len(campaign.seeds) > 1

@@ -52,7 +52,8 @@ def write_results(folder: Path, seeds: int = 5, **only: tuple[str, ...]) -> Path
 def write_run(store: Store, run_id: str, scenario: str, arguments: dict[str, str], seed: int, failed: bool) -> None:
     place = store.begin(run_id)
     link = {"id": 0, "start_job_instance": {"entity_name": "sat", "satcom_link": {"orbit": [[scenario[:3]]]}}}
-    (place / "run.json").write_text(json.dumps({"scenario": {"openbach_functions": [link]}}))
+    proxy = {"id": 1, "start_job_instance": {"entity_name": "satvpn_gw", "pep": {"at": [["A,A_double"]]}}}
+    (place / "run.json").write_text(json.dumps({"scenario": {"openbach_functions": [link, proxy]}}))
     taken_s = time_s(scenario, arguments, seed)
     (place / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples(taken_s)))
     measures = {

@@ -230,8 +230,8 @@ def test_the_report_names_what_a_reader_needs(report: Path) -> None:
     text = (report / "report.md").read_text()
     for words in (
         "**Positions of the PEP.** B is outside the tunnel", "./openbach-run campaigns/matrix.yml --seeds 5",
-        "linux-source-7.2 7.2.13-1", "iperf3 3.12-1", "the least possible time is 25.09 s", "C7: ", "93.8 % for",
-        "in virtual time: the TCP stack", "The same results, to the bit, come from:",
+        "linux-source-7.2 7.2.13-1", "iperf3 3.12-1", "the least possible time is 25.09 s", "C7: ", "93.8 % for 5 seeds",
+        "the proxy runs in A on gw.", "in virtual time: the TCP stack", "The same results, to the bit, come from:",
     ):  # fmt: skip
         assert words in text, words
 

@@ -37,6 +37,11 @@ def test_several_seeds_show_median_and_range_and_failures() -> None:
     assert shown.note == "median [95 % bootstrap interval] over 4 seeds"
 
 
+def test_our_reading_of_the_peps_positions_stands_below_its_results() -> None:
+    assert "PEP A: inside the tunnel's path" in campaign_table(campaign(pep=("none", "B")), []).note
+    assert "PEP" not in campaign_table(campaign(pep=("none",)), []).note
+
+
 @pytest.mark.parametrize(
     ("known", "cell"),
     [([], "–"), ([record(vpn="none", status="Guest Lost")], "failed"), ([record(None, vpn="none")], "done")],

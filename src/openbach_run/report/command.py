@@ -14,7 +14,7 @@ from openbach_run import results, tables
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document
-from openbach_run.report.cells import Campaigns, read_campaigns
+from openbach_run.report.cells import Campaigns, pep_hosts, read_campaigns
 from openbach_run.report.claims import Verdict, judge, read_claims, why
 from openbach_run.report.csv_files import cells_csv, claims_csv
 
@@ -150,6 +150,7 @@ def _text(
         tables=named_tables,
         failures=content.failures(campaigns),
         best=content.best_transports(campaigns),
+        pep_hosts=pep_hosts(campaigns),
         content=content,
         rows=tables.markdown_rows,
         docs=REPOSITORY / "docs",
