@@ -192,7 +192,7 @@ def part_sentence(part: Part, comparisons: Sequence[Comparison]) -> str:
 
 
 def _named(one: Comparison) -> str:
-    return f"{figure(one.found)} ({one.name})"
+    return f"{figure(one.found, 3 if one.part.is_ratio else 2)} ({one.name})"
 
 
 def recommendations_table(setting: Setting) -> Table:
