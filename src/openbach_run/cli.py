@@ -160,6 +160,8 @@ def _main(arguments: argparse.Namespace) -> int:
     path = path_of(arguments.scenario)
     if arguments.pcap and arguments.scheduler is not None:
         raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
+    if arguments.workers is not None and arguments.scheduler is not None:
+        raise InputError("--workers: a cluster runs as many at a time as its workers have threads")
     packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
     if arguments.check:
         return check(path, packages, arguments.format == "json")

@@ -17,6 +17,8 @@ LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "–": "--", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$",
 })  # fmt: skip
+LATEX_LINE = 45
+"""Letters in one line of a column."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def _note(campaign: Campaign) -> str:
         for size, time_s in least
         if time_s
     ]
+    if set(campaign.values.get("pep", ())) - {"none"}:
+        parts.append("PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading: docs/guide.md)")
     seeds = (
         f"median [95 % bootstrap interval] over {len(campaign.seeds)} seeds"
         if len(campaign.seeds) > 1
@@ -121,11 +125,16 @@ def markdown_rows(shown: Table) -> str:
 
 
 def as_latex(shown: Table) -> str:
-    """A floating table for a paper; needs \\usepackage{booktabs}."""
+    """A floating table for a paper; needs \\usepackage{booktabs}. Columns of long texts break their lines."""
     rows = [" & ".join(cell.translate(LATEX) for cell in line) + r" \\" for line in (shown.header, *shown.rows)]
+    longest = [max(len(line[i]) for line in (shown.header, *shown.rows)) for i in range(len(shown.header))]
+    columns = [
+        r"p{0.3\linewidth}" if length > LATEX_LINE else "l" if i < shown.labels else "r"
+        for i, length in enumerate(longest)
+    ]
     return "\n".join([
-        r"\begin{table}", r"\centering", rf"\caption{{{shown.title.translate(LATEX)}}}",
-        rf"\begin{{tabular}}{{{'l' * shown.labels}{'r' * (len(shown.header) - shown.labels)}}}",
+        r"\begin{table}", r"\centering", rf"\caption{{{shown.title.translate(LATEX)}}}", r"\smallskip",
+        rf"\begin{{tabular}}{{{''.join(columns)}}}",
         r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule", r"\end{tabular}",
         rf"\par\smallskip\footnotesize {shown.note.translate(LATEX)}", r"\end{table}", "",
     ])  # fmt: skip

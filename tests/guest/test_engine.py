@@ -69,6 +69,21 @@ def test_a_program_that_computes_for_ever_is_named(guest_run: GuestRun) -> None:
     assert "computes without end" in outcome.error
 
 
+FLOOD = """
+    with open("/run/openbach/flood", "wb", buffering=0) as file:
+        while True:
+            file.seek(file.tell() % (64 << 20))
+            file.write(bytes(1 << 20))
+"""
+
+
+def test_a_run_that_fills_the_disk_is_ended(guest_run: GuestRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openbach_run.engine.virtual.RUN_LIMIT_BYTES", 32 << 20)
+    outcome = guest_run(FLOOD)
+    assert outcome.error is not None
+    assert "wrote more than 32 MiB into" in outcome.error
+
+
 def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
     """100 virtual seconds of a loop on select() with nothing to wait for; without a price per call it would never end."""
     outcome = guest_run(

@@ -38,7 +38,7 @@ def test_every_figure_is_drawn_and_has_words_for_those_who_do_not_see_it(
     assert images.count() == len(list((report / "figures").glob("*.svg")))
     drawn = images.evaluate_all("images => images.map(i => [i.complete, i.naturalWidth, i.alt, i.src.slice(0, 5)])")
     assert all(complete and width > 0 and words and source == "data:" for complete, width, words, source in drawn)
-    opened.screenshot(path=picture("report-desk"), full_page=False)
+    opened.screenshot(path=picture("report-desk"))
 
 
 def test_links_lead_somewhere(opened: Page) -> None:
@@ -62,7 +62,9 @@ def test_it_is_readable_at_phone_width(opened: Page, picture: Callable[[str], st
     assert cut == 0, "something wider than the phone cannot be scrolled to"
     figures_px = opened.locator("figure img").evaluate_all("images => images.map(i => i.getBoundingClientRect().width)")
     assert min(figures_px) >= 700, "figures are drawn so small that their text cannot be read"
-    opened.screenshot(path=picture("report-phone"), full_page=False)
+    for name, part in {"top": "h1", "figure": "figure >> nth=0", "table": "table >> nth=1"}.items():
+        opened.locator(part).first.scroll_into_view_if_needed()
+        opened.screenshot(path=picture(f"report-phone-{name}"))
 
 
 def test_wide_tables_can_be_scrolled_with_the_keyboard(opened: Page) -> None:

@@ -15,6 +15,7 @@ from openbach_run.record import Record, Store
 VPNS, PEPS = ("none", "wireguard", "openvpn_udp", "openvpn_tcp"), ("none", "B", "A")
 TRANSPORTS, LOSSES = ("cubic", "cubic_nohystart", "bbr2"), ("0", "0.1", "1")
 FAILED, NOT_RUN = ("geo_loss", "openvpn_tcp", "A", "cubic", "1"), ("leo_loss", "openvpn_tcp", "A", "cubic", "1")
+ERROR = 'job vpn on satvpn_box: *Error* `1` <b> [x](y) | # & "\\u{1}" \x1b[31mred'
 STATUS = {"failed": "Finished Ko", "done": "Finished Ok"}
 
 
@@ -50,8 +51,9 @@ def write_results(folder: Path, seeds: int = 5, **only: tuple[str, ...]) -> Path
 
 def write_run(store: Store, run_id: str, scenario: str, arguments: dict[str, str], seed: int, failed: bool) -> None:
     place = store.begin(run_id)
-    link = {"id": 0, "start_job_instance": {"entity_name": "sat", "satcom_link": {"orbit": scenario[:3]}}}
-    (place / "run.json").write_text(json.dumps({"scenario": {"openbach_functions": [link]}}))
+    link = {"id": 0, "start_job_instance": {"entity_name": "sat", "satcom_link": {"orbit": [[scenario[:3]]]}}}
+    proxy = {"id": 1, "start_job_instance": {"entity_name": "satvpn_gw", "pep": {"at": [["A,A_double"]]}}}
+    (place / "run.json").write_text(json.dumps({"scenario": {"openbach_functions": [link, proxy]}}))
     taken_s = time_s(scenario, arguments, seed)
     (place / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples(taken_s)))
     measures = {
@@ -63,7 +65,7 @@ def write_run(store: Store, run_id: str, scenario: str, arguments: dict[str, str
     }
     record = Record(
         run_id, scenario, arguments, seed, STATUS["failed" if failed else "done"],
-        "job vpn on satvpn_box: Error, exit code 1\n    no route" if failed else None,
+        f"{ERROR}\n    no route" if failed else None,
         taken_s + 10, 1.0, f"{seed:064x}", {} if failed else measures,
         f"./openbach-run scenarios/{scenario}.json --seeds {seed},",
         {"engine": "virtual", "kernel": "linux-source-7.2 7.2.13-1 0123456789abcdef", "image": "aa", "code": "code-bb"},

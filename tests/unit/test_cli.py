@@ -217,6 +217,8 @@ def test_unwritable_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["geo", "vpm=none"], "did you mean vpn"),
         (["geo", "--seeds", "x"], "--seeds x"),
         (["geo", "--workers", "0"], "at least 1"),
+        (["geo", "--pcap", "--scheduler", "tcp://127.0.0.1:9"], "captures stay on the machine of a run"),
+        (["geo", "--workers", "2", "--scheduler", "tcp://127.0.0.1:9"], "--workers: a cluster runs"),
     ],
 )
 def test_bad_input_exits_with_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 from pathlib import Path
 
 import pytest
-from made_up import FAILED, NOT_RUN, write_results
+from made_up import ERROR, FAILED, NOT_RUN, write_results
 
 from openbach_run import cli
 from openbach_run.report.cells import Campaigns, Cell, matches, partner, read_campaigns
@@ -67,8 +68,13 @@ def test_failed_and_missing_runs_are_shown(campaigns: Campaigns, report: Path) -
     assert next(row for row in times_table(leo).rows if row[:3] == list(NOT_RUN[1:4]))[-1] == "5 not run"
     told = failures(campaigns)
     assert len(told) == 2
-    assert "job vpn on satvpn_box: Error, exit code 1" in told[0]
+    assert "red" in told[0] and "\x1b" not in told[0]
     assert all(line in (report / "report.md").read_text() for line in told)
+
+
+def test_what_a_program_printed_is_no_markup(report: Path) -> None:
+    page = html.unescape((report / "report.html").read_text())
+    assert ERROR.replace("\x1b", "") in page
 
 
 def test_selections() -> None:
@@ -77,6 +83,14 @@ def test_selections() -> None:
     assert matches(one, {"loss": {"above": 0}})
     assert not matches(one, {"loss": {"above": 0.1}})
     assert not matches(one, {"pep": ["none"]})
+
+
+def test_settings_of_one_scenario_are_told_apart_by_what_differs() -> None:
+    same = {"scenario": "geo", "orbit": "geo", "vpn": "none", "size": "30M"}
+    cells = [Cell({**same, "cc": "bbr", "cc_pep": "$cc"}), Cell({**same, "cc": "cubic", "cc_pep": "bbr"})]
+    found = settings(Campaigns([], cells))
+    assert [one.name for one in found] == ["geo", "geo-cc_pep_bbr"]
+    assert [one.title for one in found] == ["GEO (geo, size=30M)", "GEO (geo, size=30M, cc_pep=bbr)"]
 
 
 def test_partners_differ_in_nothing_but_the_free_arguments(campaigns: Campaigns) -> None:
@@ -122,7 +136,7 @@ def test_failed_runs_decide_nothing(campaigns: Campaigns) -> None:
 
 def test_a_part_without_cells_decides_nothing(campaigns: Campaigns) -> None:
     nowhere = {"says": "", "cell": {"cc": ["hybla"]}, "most": 1}
-    assert why(verdict(campaigns, nowhere)) == "The campaigns have no such cells"
+    assert why(verdict(campaigns, nowhere)) == "The campaigns have no such cells (not run: cc=hybla)"
     both = verdict(campaigns, {**TCP_IN_TCP, "least": 1.1}, nowhere)
     assert both.verdict == NOT_DECIDED
 
@@ -142,6 +156,27 @@ def test_only_the_best_counts_where_a_claim_says_so(campaigns: Campaigns) -> Non
     (only,) = compare(part, campaigns.cells)
     assert only.cell.values["pep"] == "B"
     assert only.against is not None and only.against.values["pep"] == "none"
+
+
+def test_the_best_of_half_the_cells_decides_nothing(campaigns: Campaigns) -> None:
+    cell = {"cc": ["cubic"], "vpn": ["openvpn_tcp"], "pep": ["none", "A", "B", "A_double"]}
+    judged = verdict(
+        campaigns, {"says": "", "cell": cell, "best_over": ["pep"], "against": {"vpn": ["none"]}, "most": 0.1}
+    )
+    assert judged.verdict == NOT_DECIDED
+    assert "the best of what was run: no pep=A_double" in why(judged)
+
+
+def test_what_was_run_in_part_is_not_confirmed_but_may_be_contradicted(campaigns: Campaigns) -> None:
+    part = {
+        "says": "",
+        "cell": {"loss": [0], "vpn": ["wireguard"], "pep": ["B"]},
+        "against": {"vpn": ["none", "ipsec"]},
+    }
+    judged = verdict(campaigns, {**part, "most": 2})
+    assert judged.verdict == NOT_DECIDED
+    assert why(judged).endswith("comparisons hold, not run: vpn=ipsec")
+    assert verdict(campaigns, {**part, "most": 0.5}).verdict == CONTRADICTED
 
 
 def test_a_difference_and_a_value_have_units() -> None:
@@ -195,9 +230,25 @@ def test_the_report_names_what_a_reader_needs(report: Path) -> None:
     text = (report / "report.md").read_text()
     for words in (
         "**Positions of the PEP.** B is outside the tunnel", "./openbach-run campaigns/matrix.yml --seeds 5",
-        "linux-source-7.2 7.2.13-1", "3.12-1", "the least possible time is 25.09 s", "C7: ", "93.8 % for",
+        "linux-source-7.2 7.2.13-1", "iperf3 3.12-1", "the least possible time is 25.09 s", "C7: ", "93.8 % for 5 seeds",
+        "the proxy runs in A on gw.", "in virtual time: the TCP stack", "The same results, to the bit, come from:",
     ):  # fmt: skip
         assert words in text, words
+
+
+def test_cells_csv_has_every_cell_with_difference_and_ratio(report: Path) -> None:
+    rows = [row for row in csv.DictReader((report / "cells.csv").open()) if row["measure"] in ("transfer_time_s", "")]
+    assert len(rows) == 216
+    by_cell = {(row["scenario"], row["vpn"], row["pep"], row["cc"], row["loss"]): row for row in rows}
+    compared = by_cell["geo_loss", "openvpn_tcp", "A", "bbr2", "0"]
+    assert [float(compared[name]) for name in ("difference", "ratio", "ratio_low", "ratio_high")] == [
+        3.64,
+        1.13,
+        1.13,
+        1.13,
+    ]
+    assert by_cell["geo_loss", "none", "none", "bbr2", "0"]["ratio"] == ""
+    assert (by_cell[FAILED]["seeds"], by_cell[FAILED]["failed"], by_cell[NOT_RUN]["not_run"]) == ("4", "1", "5")
 
 
 def test_claims_csv_has_every_comparison_with_its_interval(report: Path) -> None:

@@ -37,6 +37,11 @@ def test_several_seeds_show_median_and_range_and_failures() -> None:
     assert shown.note == "median [95 % bootstrap interval] over 4 seeds"
 
 
+def test_our_reading_of_the_peps_positions_stands_below_its_results() -> None:
+    assert "PEP A: inside the tunnel's path" in campaign_table(campaign(pep=("none", "B")), []).note
+    assert "PEP" not in campaign_table(campaign(pep=("none",)), []).note
+
+
 @pytest.mark.parametrize(
     ("known", "cell"),
     [([], "–"), ([record(vpn="none", status="Guest Lost")], "failed"), ([record(None, vpn="none")], "done")],
@@ -62,6 +67,12 @@ def test_markdown_and_latex_escape_what_they_would_read() -> None:
     assert r"\begin{tabular}{lr}" in latex
     assert r"open\_vpn|x & 1 < 2 \\" in latex
     assert latex.index(r"\toprule") < latex.index(r"\midrule") < latex.index(r"\bottomrule")
+
+
+def test_long_texts_break_their_lines_in_latex() -> None:
+    assert r"\begin{tabular}{lp{0.3\linewidth}r}" in as_latex(
+        Table("t", ["a", "b", "c"], [["x", 50 * "y", "1"]], "n", 2)
+    )
 
 
 def test_html_escapes_and_closes_its_elements() -> None:

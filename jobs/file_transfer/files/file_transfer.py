@@ -34,6 +34,7 @@ import collect_agent
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 CONTROL_PORT = 5200
 IPERF3_PORT = 5201
+IPERF3_MOST_IDLE_MS = 86_400_000
 HTTP_PORT = 8080
 READY_LIMIT_S = 30.0
 RETRY_S = 0.1
@@ -94,13 +95,15 @@ def is_listening(port: int) -> bool:
     return any(line[1].endswith(f":{port:04X}") and line[3] == "0A" for line in lines)
 
 
-def iperf3_client(server_ip: str, size: int) -> list[str]:
-    return ["iperf3", "-c", server_ip, "-p", str(IPERF3_PORT), "-R", "-n", str(size), "-i", "0", "-J"]
+def iperf3_client(server_ip: str, size: int, deadline_s: float) -> list[str]:
+    """Only the deadline ends a transfer that stalls: by itself iperf3 gives up after 120 s without a byte."""
+    idle = ["--rcv-timeout", str(min(round(deadline_s * 1000), IPERF3_MOST_IDLE_MS))]
+    return ["iperf3", "-c", server_ip, "-p", str(IPERF3_PORT), "-R", "-n", str(size), "-i", "0", "-J", *idle]
 
 
 def iperf3_receive(server_ip: str, size: int, deadline_s: float) -> dict[str, Any]:
     """Receives `size` bytes; iperf3's JSON report."""
-    command = iperf3_client(server_ip, size)
+    command = iperf3_client(server_ip, size, deadline_s)
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=deadline_s)
     except subprocess.TimeoutExpired:
@@ -259,7 +262,7 @@ def download_iperf3(server_ip: str, size: int, deadline_s: float) -> Received:
     end_s = time.monotonic() + deadline_s
     with open_tap() as tap, tempfile.TemporaryFile("w+") as printed:
         with subprocess.Popen(
-            iperf3_client(server_ip, size), stdout=printed, stderr=subprocess.PIPE, text=True
+            iperf3_client(server_ip, size, deadline_s), stdout=printed, stderr=subprocess.PIPE, text=True
         ) as transfer:
             ttfb_s = time_to_first_byte(tap, transfer, end_s)
             tap.close()  # from here on it would only cost time

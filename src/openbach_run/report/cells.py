@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,11 +134,32 @@ def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
 
 def _orbit_argument(scenario: Mapping[str, Any]) -> str:
     """The value that a job of the scenario has for `orbit`: a text, or $name of the scenario's argument; "" if none has."""
-    for function in scenario.get("openbach_functions", []):
-        for arguments in function.get("start_job_instance", {}).values():
-            if isinstance(arguments, dict) and "orbit" in arguments:
-                return str(arguments["orbit"])
-    return ""
+    return next((value for _, arguments in _jobs(scenario) if (value := _value(arguments.get("orbit")))), "")
+
+
+def pep_hosts(campaigns: Campaigns) -> dict[str, list[str]]:
+    """Position of the PEP that was run → the hosts that are a proxy there, as the scenarios of the campaigns say."""
+    hosts: dict[str, list[str]] = {}
+    run = campaigns.distinct("pep")
+    files = {one.record.scenario: one.run_dir / "run.json" for one in campaigns.runs if one.record}
+    for file in files.values():
+        for entity, arguments in _jobs(json.loads(file.read_text())["scenario"]):
+            for position in _value(arguments.get("at")).split(","):
+                hosts.setdefault(position, []).append(entity.removeprefix("satvpn_"))
+    return {position: list(dict.fromkeys(names)) for position, names in sorted(hosts.items()) if position in run}
+
+
+def _jobs(scenario: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Entity and arguments of every job that the scenario starts."""
+    started = [function.get("start_job_instance", {}) for function in scenario.get("openbach_functions", [])]
+    return [(job["entity_name"], value) for job in started for value in job.values() if isinstance(value, dict)]
+
+
+def _value(stored: Any) -> str:
+    """The value of an argument that has one; the stored form is a list per use of the option of a list of values."""
+    while isinstance(stored, list) and len(stored) == 1:
+        (stored,) = stored
+    return stored if isinstance(stored, str) else ""
 
 
 def is_number(text: str) -> bool:
@@ -146,6 +168,11 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def file_name(*parts: str) -> str:
+    """`geo_loss-compared-0.1`: parts of a name, without what a file's name cannot have."""
+    return "-".join(re.sub(r"[^\w.+]", "_", part) for part in parts)
 
 
 Selection = Mapping[str, Any]

@@ -3,7 +3,8 @@
 
 A claim is confirmed when every one of its comparisons lies within its bounds with its whole interval, contradicted when
 one lies outside with its whole interval, and otherwise not decided. A comparison of fewer than MIN_SEEDS seeds, or with
-a run that failed or is missing, decides nothing.
+a run that failed or is missing, decides nothing; nor does one of "the best" of cells that were not all run. A claim about
+values that were not all run cannot be confirmed.
 """
 
 from __future__ import annotations
@@ -57,10 +58,13 @@ class Part:
     def is_ratio(self) -> bool:
         return self.against is not None and self.as_ == "ratio"
 
-    @property
-    def factors(self) -> list[str]:
-        """Arguments that tell the compared cells apart."""
-        return list(dict.fromkeys([*self.cell, *(self.against or ()), "orbit", "cc", "loss", "pep", "vpn"]))
+    def not_run(self, cells: Sequence[Cell]) -> list[str]:
+        """`pep=A` for every value that the part speaks of and no cell has (one of the scenarios is enough)."""
+        spoken_of = [pair for one in (self.cell, self.against or {}) for pair in listed(one)]
+        missing = [
+            f"{name}={value}" for name, value in spoken_of if not any(matches(cell, {name: [value]}) for cell in cells)
+        ]
+        return list(dict.fromkeys(missing))
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ class Verdict:
     reading: str
     verdict: str
     comparisons: list[Comparison]
+    not_run: list[str]
+    """Values that the claim speaks of and no cell has."""
 
     def of(self, holds: bool | None) -> list[Comparison]:
         return [one for one in self.comparisons if one.holds is holds]
@@ -123,32 +129,44 @@ def read_claims(file: Path) -> dict[str, dict[str, Any]]:
 def judge(claim: str, described: dict[str, Any], campaigns: Campaigns) -> Verdict:
     parts = [_part(one) for one in described["parts"]]
     comparisons = [comparison for part in parts for comparison in compare(part, campaigns.cells)]
+    not_run = list(dict.fromkeys(value for part in parts for value in part.not_run(campaigns.cells)))
     if any(one.holds is False for one in comparisons):
         verdict = CONTRADICTED
-    elif all(_has_cells(part, comparisons) for part in parts) and all(one.holds for one in comparisons):
+    elif (
+        not not_run
+        and all(any(one.part is part for one in comparisons) for part in parts)
+        and all(one.holds for one in comparisons)
+    ):
         verdict = CONFIRMED
     else:
         verdict = NOT_DECIDED
-    return Verdict(claim, described["statement"], described.get("reading", ""), verdict, comparisons)
+    return Verdict(claim, described["statement"], described.get("reading", ""), verdict, comparisons, not_run)
 
 
 def _part(described: dict[str, Any]) -> Part:
     return Part(**{"as_" if name == "as" else name: value for name, value in described.items()})
 
 
-def _has_cells(part: Part, comparisons: Sequence[Comparison]) -> bool:
-    return any(one.part is part for one in comparisons)
+def listed(selection: Selection) -> list[tuple[str, Any]]:
+    """The arguments and values that a selection names one by one."""
+    return [
+        (name, value)
+        for name, values in selection.items()
+        if isinstance(values, list) and name != "scenario"
+        for value in values
+    ]
 
 
 def compare(part: Part, cells: Sequence[Cell]) -> list[Comparison]:
     """Every comparison that the part makes."""
+    missing = part.not_run(cells) if part.best_over or part.against_best_over else []
     speakers = _best([cell for cell in cells if matches(cell, part.cell)], part.best_over, part)
     if part.against is None:
-        return [_judged(part, cell, None) for cell in speakers]
+        return [_judged(part, cell, None, missing) for cell in speakers]
     candidates = [cell for cell in cells if matches(cell, part.against)]
     free = {*part.against, *part.best_over}
     return [
-        _judged(part, cell, against)
+        _judged(part, cell, against, missing)
         for cell in speakers
         for against in _best(partner(cell, candidates, free), part.against_best_over, part)
     ]
@@ -170,7 +188,7 @@ def _best(cells: Sequence[Cell], over: Sequence[str], part: Part) -> list[Cell]:
     return [min(group, key=badness) for group in groups.values()]
 
 
-def _judged(part: Part, cell: Cell, against: Cell | None) -> Comparison:
+def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]) -> Comparison:
     measured = cell.measured(part.measure)
     if against is None:
         found = cell.estimate(part.measure)
@@ -181,6 +199,8 @@ def _judged(part: Part, cell: Cell, against: Cell | None) -> Comparison:
         why_not = "no seed has both measured" if against else "not measured"
     elif not (cell.whole and (against is None or against.whole)):
         why_not = "runs failed or are missing"
+    elif missing:
+        why_not = f"the best of what was run: no {', '.join(missing)}"
     elif found.seeds < MIN_SEEDS:
         why_not = f"{found.seeds} of at least {MIN_SEEDS} seeds"
     holds = None if why_not or found is None else found.lies_within(part.least, part.most)
@@ -189,14 +209,15 @@ def _judged(part: Part, cell: Cell, against: Cell | None) -> Comparison:
 
 def why(verdict: Verdict) -> str:
     """The reason of a verdict, from its comparisons."""
+    not_run = f"not run: {', '.join(verdict.not_run)}" if verdict.not_run else ""
     if not verdict.comparisons:
-        return "The campaigns have no such cells"
-    counts = f"{len(verdict.of(True))} of {len(verdict.comparisons)} comparisons hold"
-    missing = "" if verdict.verdict != NOT_DECIDED else _undecided(verdict)
-    against = f", {len(verdict.of(False))} do not" if verdict.of(False) else ""
-    return counts + against + missing
-
-
-def _undecided(verdict: Verdict) -> str:
-    reasons = list(dict.fromkeys(one.why_not or "interval on both sides of the bound" for one in verdict.of(None)))
-    return f", {len(verdict.of(None))} decide nothing ({'; '.join(reasons)})" if reasons else ", a part has no cells"
+        return f"The campaigns have no such cells{not_run and f' ({not_run})'}"
+    undecided = verdict.of(None)
+    reasons = list(dict.fromkeys(one.why_not or "interval on both sides of the bound" for one in undecided))
+    told = [
+        f"{len(verdict.of(True))} of {len(verdict.comparisons)} comparisons hold",
+        f"{len(verdict.of(False))} do not" if verdict.of(False) else "",
+        f"{len(undecided)} decide nothing ({'; '.join(reasons)})" if undecided else "",
+        not_run,
+    ]
+    return ", ".join(filter(None, told))

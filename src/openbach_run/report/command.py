@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,8 +14,9 @@ from openbach_run import results, tables
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document
-from openbach_run.report.cells import Campaigns, read_campaigns
-from openbach_run.report.claims import Verdict, judge, read_claims
+from openbach_run.report.cells import Campaigns, pep_hosts, read_campaigns
+from openbach_run.report.claims import Verdict, judge, read_claims, why
+from openbach_run.report.csv_files import cells_csv, claims_csv
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TEMPLATES = REPOSITORY / "reports/templates"
@@ -27,8 +26,9 @@ CLAIMS = REPOSITORY / "reports/claims.yml"
 DESCRIPTION = """\
 Writes the technical report of one or more campaigns: report.html (one file, works
 offline), report.pdf, report.md; figures/ (SVG and PDF) and tables/ (text, Markdown,
-LaTeX, HTML) for papers; claims.csv (every comparison); results.csv and
-results.parquet (every run).
+LaTeX, HTML) for papers; cells.csv (every cell, with its difference from and ratio
+to the baseline), claims.csv (every comparison); results.csv and results.parquet
+(every run).
 """
 
 EPILOG = """\
@@ -75,7 +75,8 @@ def main(argv: list[str]) -> int:
         verdicts = write(campaigns, baseline, new, reporter)
     shutil.rmtree(output, ignore_errors=True)
     new.rename(output)
-    print(tables.as_text(content.claims_table(verdicts)))
+    for one in verdicts:
+        print(f"{one.claim:4} {one.verdict:13} {why(one)}")
     print(f"{output}/report.html, report.pdf, report.md")
     return 0
 
@@ -121,7 +122,8 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
             (output / "tables" / f"{name}.{ending}").write_text(form(table))
     (output / "results.csv").write_text(results.as_csv(campaigns.records))
     results.write_parquet(campaigns.records, output / "results.parquet")
-    (output / "claims.csv").write_text(_claims_csv(verdicts))
+    (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
+    (output / "claims.csv").write_text(claims_csv(verdicts))
     reporter.show("setting the text", 0.8)
     markdown = _text(campaigns, baseline, verdicts, sections, named_tables)
     (output / "report.md").write_text(markdown)
@@ -148,34 +150,9 @@ def _text(
         tables=named_tables,
         failures=content.failures(campaigns),
         best=content.best_transports(campaigns),
+        pep_hosts=pep_hosts(campaigns),
         content=content,
         rows=tables.markdown_rows,
         docs=REPOSITORY / "docs",
     )
     return text.strip() + "\n"
-
-
-def _claims_csv(verdicts: Sequence[Verdict]) -> str:
-    """One row per comparison; empty where there is no interval."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    columns = "claim part comparison measure bounds median low high seeds decision why_not"
-    writer.writerow(columns.split())
-    for verdict in verdicts:
-        for one in verdict.comparisons:
-            found = [one.found.median, one.found.low, one.found.high, one.found.seeds] if one.found else [None] * 4
-            decision = {True: "holds", False: "does not hold", None: "not decided"}[one.holds]
-            shown = [round(value, 6) if isinstance(value, float) else value for value in found]
-            writer.writerow(
-                [
-                    verdict.claim,
-                    one.part.says,
-                    one.name,
-                    one.part.measure,
-                    one.part.bounds,
-                    *shown,
-                    decision,
-                    one.why_not,
-                ]
-            )
-    return text.getvalue()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from openbach_run.intervals import Estimate
 from openbach_run.report import figures
-from openbach_run.report.cells import Campaigns, Cell, name_of, said
+from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
-from openbach_run.report.figures import Drawing, against, configurations, find, values
+from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values
 from openbach_run.report.recommendations import AS_GOOD, recommend
 from openbach_run.tables import Table, figure
 
@@ -41,15 +41,15 @@ def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
         groups.setdefault(tuple((k, v) for k, v in cell.values.items() if k not in FACTORS), []).append(cell)
-    scenarios = [dict(key)["scenario"] for key in groups]
     found = []
-    for number, (key, cells) in enumerate(groups.items()):
-        shared = dict(key)
-        scenario, orbit = shared.pop("scenario"), shared.pop("orbit")
-        name = scenario if scenarios.count(scenario) == 1 else f"{scenario}-{number + 1}"
-        rest = ", ".join(f"{argument}={value}" for argument, value in shared.items() if value[:1] not in ("", "$"))
-        inside = ", ".join(filter(None, [scenario, rest]))
-        found.append(Setting(name, f"{orbit.upper()} ({inside})" if orbit else inside, cells))
+    for key, cells in groups.items():
+        shared = {name: value for name, value in key if value[:1] not in ("", "$")}  # $cc: no value of its own
+        scenario, orbit = shared.pop("scenario"), shared.pop("orbit", "")
+        siblings = [dict(other) for other in groups if dict(other)["scenario"] == scenario]
+        told_apart = [f"{name}_{value}" for name, value in shared.items() if len({one[name] for one in siblings}) > 1]
+        inside = ", ".join([scenario, *(f"{name}={value}" for name, value in shared.items())])
+        title = f"{orbit.upper()} ({inside})" if orbit else inside
+        found.append(Setting(file_name(scenario, *told_apart), title, cells))
     return found
 
 
@@ -61,7 +61,9 @@ def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
     for loss in values(cells, "loss"):
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
         if any(against(cell, chosen, baseline) for cell in chosen):
-            made.append(figures.compared(f"{name}-compared-{loss}", f"{title}, {said('loss', loss)}", chosen, baseline))
+            made.append(
+                figures.compared(file_name(name, "compared", loss), f"{title}, {said('loss', loss)}", chosen, baseline)
+            )
     if len(values(cells, "loss")) > 1:
         made.append(figures.loss_curves(f"{name}-loss", title, cells))
     if len(cells[0].runs) > 1:
@@ -79,7 +81,7 @@ def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
     }
     for loss in values(setting.cells, "loss"):
         if changes := changes_table(setting, loss, baseline):
-            made[f"{setting.name}-compared-{loss}"] = changes
+            made[file_name(setting.name, "compared", loss)] = changes
     return made
 
 
@@ -99,14 +101,14 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
     """Time more (+) or less (−) than the baseline with the same transport; None where nothing can be compared."""
     cells = [cell for cell in setting.cells if cell.values["loss"] == loss]
     transports = values(cells, "cc")
+    if not any(against(cell, cells, baseline) for cell in cells):
+        return None
     rows = []
     for vpn, pep in configurations(cells):
-        if baseline.items() <= {"vpn": vpn, "pep": pep}.items():
-            continue
-        chosen = [find(cells, vpn=vpn, pep=pep, cc=cc) for cc in transports]
-        rows.append([vpn, pep, *(change(against(cell, cells, baseline) if cell else None, cell) for cell in chosen)])
-    if not any(text.endswith("%") or "]" in text for row in rows for text in row):
-        return None
+        if not baseline.items() <= {"vpn": vpn, "pep": pep}.items():
+            chosen = [find(cells, vpn=vpn, pep=pep, cc=cc) for cc in transports]
+            changes = [change(against(cell, cells, baseline), cell) if cell else "–" for cell in chosen]
+            rows.append([vpn, pep, *changes])
     title = f"{setting.title}, {said('loss', loss)}: transfer time against {name_of_baseline(baseline)}"
     return Table(title, ["vpn", "pep", *transports], rows, "median of paired changes [95 % bootstrap interval]", 2)
 
@@ -159,9 +161,8 @@ def _percent(ratio: float) -> str:
 
 def note(cells: Sequence[Cell]) -> str:
     seeds = max(len(cell.runs) for cell in cells)
-    least = sorted({time_s for cell in cells if (time_s := cell.least_transfer_time_s)})
     parts = [f"median [95 % bootstrap interval] over {seeds} seeds" if seeds > 1 else "one seed: no interval"]
-    parts += [f"the least possible time is {time_s:.2f} s" for time_s in least]
+    parts += [f"the least possible time is {time_s:.2f} s" for time_s in least_times_s(cells)]
     return "; ".join(parts)
 
 
@@ -191,7 +192,7 @@ def part_sentence(part: Part, comparisons: Sequence[Comparison]) -> str:
 
 
 def _named(one: Comparison) -> str:
-    return f"{figure(one.found)} ({one.name})"
+    return f"{figure(one.found, 3 if one.part.is_ratio else 2)} ({one.name})"
 
 
 def recommendations_table(setting: Setting) -> Table:
@@ -207,7 +208,8 @@ def recommendations_table(setting: Setting) -> Table:
                 rows.append([loss, cc, best, time, change(chosen.against, None), _positions(chosen.as_good)])
     header = ["loss (%)", "transport", "VPN and PEP", "time (s)", "against no VPN, no PEP", "as good"]
     as_good = f"as good: its interval does not exclude that it takes at most {AS_GOOD - 1:.0%} longer"
-    return Table(f"{setting.title}: recommended VPN and PEP position", header, rows, as_good, len(header))
+    title = f"{setting.title}: recommended VPN and PEP position"
+    return Table(title, header, rows, f"{note(setting.cells)}; {as_good}", len(header))
 
 
 def _positions(cells: Sequence[Cell]) -> str:
@@ -246,17 +248,28 @@ def failures(campaigns: Campaigns) -> list[str]:
         if not cell.whole:
             names = [name for name in cell.values if name == "scenario" or len(campaigns.distinct(name)) > 1]
             count = f"{len(cell.failed)} failed, {cell.not_run} not run, of {len(cell.runs)}"
-            first = f": {cell.failed[0].status}, {(cell.failed[0].error or '').splitlines()[0]}" if cell.failed else ""
-            told.append(f"{name_of(cell, names)}: {count}{first}")
+            first = f": {cell.failed[0].status}, {(cell.failed[0].error or '-').splitlines()[0]}" if cell.failed else ""
+            told.append(plain(f"{name_of(cell, names)}: {count}{first}"))
     return told
+
+
+def plain(text: str) -> str:
+    """Text from elsewhere (a program's error) for Markdown: nothing in it is markup, and it can be printed."""
+    printable = "".join(letter for letter in text if letter.isprintable())
+    return re.sub(r"([\\`*_\[\]<>|#&!])", r"\\\1", printable)
+
+
+def engines(campaigns: Campaigns) -> list[str]:
+    return list(dict.fromkeys(record.identity["engine"] for record in campaigns.records))
 
 
 def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     """What the runs depend on; several values where the campaigns differ in it."""
     records = campaigns.records
     names = list(dict.fromkeys(name for record in records for name in record.identity))
-    rows = [[name, ", ".join(dict.fromkeys(record.identity[name] for record in records))] for name in names]
-    rows += [[f"package {name}", ", ".join(found)] for name in packages if (found := _versions(campaigns, name))]
+    rows = [[name, ", ".join(dict.fromkeys(record.identity.get(name, "–") for record in records))] for name in names]
+    known = [f"{name} {' and '.join(found)}" for name in packages if (found := _versions(campaigns, name))]
+    rows.append(["packages", ", ".join(known)])
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
     return Table("What the figures depend on", ["", "version"], rows, "every package is in each run's record.json", 2)
@@ -277,6 +290,7 @@ def named_packages(repository: Path) -> list[str]:
 
 
 def page_of(docs: Path, name: str) -> str:
-    """The text of docs/`name`.md below its title, its headings one level lower."""
+    """The text of docs/`name`.md below its title, its headings one level lower, without links to other files."""
     _, _, text = (docs / f"{name}.md").read_text(encoding="utf-8").partition("\n")
-    return re.sub(r"^#", "##", text.strip(), flags=re.MULTILINE)
+    unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", text.strip())
+    return re.sub(r"^#", "##", unlinked, flags=re.MULTILINE)

@@ -56,7 +56,7 @@ def as_pdf(markdown: str, folder: Path, template: Path) -> bytes:
 
 
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").enable("table")
+    return MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def _title(markdown: str) -> str:

@@ -12,13 +12,15 @@ from typing import Any, Literal
 import matplotlib
 import numpy
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
 
 from openbach_run.intervals import Estimate, ratio
 from openbach_run.record import statistics
-from openbach_run.report.cells import Cell, is_number, partner, said
+from openbach_run.report.cells import Cell, file_name, is_number, partner, said
 
 MEASURE = "transfer_time_s"
 WIDTH_IN = 7.0
@@ -30,6 +32,9 @@ SETTINGS: Any = {
     "svg.hashsalt": "openbach-run", "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8,
     "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True,
 }  # fmt: skip
+WIDE = 3
+"""An axis of ratios that reaches over more than this factor is logarithmic."""
+
 SERIES_LENGTH = 20
 """A statistic that a job of a run sent at least so often is drawn over time."""
 
@@ -70,6 +75,11 @@ def configuration(vpn: str, pep: str) -> str:
     return ", ".join(said(name, value) for name, value in (("vpn", vpn), ("pep", pep)) if value)
 
 
+def least_times_s(cells: Sequence[Cell]) -> list[float]:
+    """Of the sizes that the cells transfer."""
+    return sorted({time_s for cell in cells if (time_s := cell.least_transfer_time_s)})
+
+
 def heat_map(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
     """Median transfer times: a row per VPN and PEP position, a column per loss and transport (the report's Figure 2)."""
     rows, losses, transports = configurations(cells), values(cells, "loss"), values(cells, "cc")
@@ -86,8 +96,8 @@ def heat_map(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
         axes = figure.subplots()
         scale = LogNorm(numpy.nanmin(times), max(numpy.nanmax(times), numpy.nanmin(times) * 1.01))
         image = axes.imshow(times, aspect="auto", cmap="YlOrRd", norm=scale)
-        bar = figure.colorbar(image, label="transfer time (s)", format="%g", pad=0.01)
-        bar.ax.yaxis.set_minor_formatter("{x:g}")
+        bar = figure.colorbar(image, label="transfer time (s)", pad=0.01)
+        _plain_log(bar.ax.yaxis)
         for (y, x), word in words.items():
             colour = "white" if scale(times[y, x]) > 0.6 else "black"
             axes.text(x, y, word, ha="center", va="center", fontsize=6.5, color=colour)
@@ -132,10 +142,10 @@ def compared(name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str
                     _with_interval(
                         axes, found, at, COLOURS[(number + 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
                     )
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("{x:g}")
-        axes.tick_params(axis="x", which="minor", labelsize=6)
+        least, most = axes.get_xlim()
+        if most > WIDE * max(least, 1e-9):
+            axes.set_xscale("log")
+            _plain_log(axes.xaxis)
         axes.set_yticks(range(len(rows)), [configuration(*pair) for pair in rows])
         axes.invert_yaxis()
         axes.grid(axis="y", color="#eeeeee")
@@ -147,7 +157,7 @@ def compared(name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str
             )
             for n, cc in enumerate(transports)
         ]
-        figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return Drawing(
         name, f"{title}: transfer time compared with {shown}, median of paired ratios and 95 % interval", figure
     )
@@ -187,9 +197,7 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
                         axes.plot([x, x], [one.low, one.high], color=colour, linewidth=0.8, alpha=0.6)
             _least(axes, cells)
             axes.set_yscale("log")
-            axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter("{x:g}")
-            axes.tick_params(axis="y", which="minor", labelsize=6)
+            _plain_log(axes.yaxis)
             axes.set_xticks(range(len(losses)), losses)
         _legend(figure, vpns, peps)
     return Drawing(
@@ -201,7 +209,7 @@ def distributions(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
     """Empirical distribution of the transfer times over the seeds: a panel per transport and loss rate above 0 (without
     loss all seeds take the same time; a campaign of that alone is drawn all the same)."""
     vpns, peps, transports = values(cells, "vpn"), values(cells, "pep"), values(cells, "cc")
-    losses = [loss for loss in values(cells, "loss") if float(loss) > 0] or values(cells, "loss")
+    losses = [loss for loss in values(cells, "loss") if loss != "0"] or values(cells, "loss")
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 0.8 + 2 * len(losses)))
         grid = figure.subplots(len(losses), len(transports), sharey=True, squeeze=False)
@@ -220,6 +228,13 @@ def distributions(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
     return Drawing(name, f"{title}: distribution (ECDF) of the transfer times over the seeds", figure)
 
 
+def _plain_log(axis: Axis) -> None:
+    """Ticks at 1, 2 and 5 times powers of ten, written out."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
+
+
 def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, dict[str, Axes]]:
     figure = Figure(figsize=(WIDTH_IN, 3.1))
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
@@ -232,8 +247,7 @@ def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, dict[str, Axe
 
 
 def _least(axes: Axes, cells: Sequence[Cell]) -> None:
-    for least_s in {cell.least_transfer_time_s for cell in cells} - {None}:
-        assert least_s is not None
+    for least_s in least_times_s(cells):
         axes.axhline(least_s, color="#999999", linestyle=(0, (1, 1)), linewidth=1)
 
 
@@ -246,7 +260,7 @@ def _legend(figure: Figure, vpns: Sequence[str], peps: Sequence[str]) -> None:
         for n, pep in enumerate(peps)
     ]
     handles += styles if len(peps) > 1 else []
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
 
 
 def time_series(name: str, title: str, cells: Sequence[Cell]) -> list[Drawing]:
@@ -259,7 +273,7 @@ def time_series(name: str, title: str, cells: Sequence[Cell]) -> list[Drawing]:
             series.setdefault(statistic, {})[pair] = lines
     return [
         _drawn_over_time(
-            f"{name}-{job}-{statistic}", f"{title}: {statistic} of {job} over virtual time", statistic, panels
+            file_name(name, job, statistic), f"{title}: {statistic} of {job} over virtual time", statistic, panels
         )
         for (job, statistic), panels in sorted(series.items())
     ]
@@ -307,5 +321,5 @@ def _drawn_over_time(
         figure.supxlabel("virtual time (s)", fontsize=8)
         figure.supylabel(statistic, fontsize=8)
         handles = [Line2D([], [], color=COLOURS[(n + 1) % len(COLOURS)], label=line) for n, line in enumerate(lines)]
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 6), frameon=False)
+        figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6), frameon=False)
     return Drawing(name, f"{caption}, first seed", figure)
