@@ -7,13 +7,16 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
 from openbach_run import results
 from openbach_run.campaign import Campaign, RunSpec, parse_seeds, plan
 from openbach_run.check import check
+from openbach_run.engine.controller import ControllerEngine
+from openbach_run.engine.rest import Controller, read_access
 from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError, SetupError
 from openbach_run.executor import Executor
@@ -25,7 +28,11 @@ from openbach_run.progress import Reporter
 from openbach_run.record import Record, Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+PROJECT = "satvpn"
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+COMMANDS: dict[str, str] = {}
+"""Subcommands: first word of the command line → module with `main(argv) -> exit code`, imported when it is asked for."""
 
 DESCRIPTION = """\
 Runs an OpenBACH scenario of the SATCOM VPN/PEP testbed in virtual time, once per
@@ -40,6 +47,8 @@ examples:
       four cells with five seeds each; a cell shows the median and the range
   openbach-run geo vpn=none cc=cubic --pcap
       one run; its packets are in results/geo/runs/<run id>/capture.pcapng
+  openbach-run --engine controller --controller 172.20.34.80 geo vpn=wireguard cc=bbr
+      the same on a real OpenBACH platform, one run after the other
   openbach-run --check my_scenario.json --jobs ~/openbach/src/jobs --format json
       what the real OpenBACH backend would answer to this scenario
 
@@ -82,7 +91,24 @@ def parser() -> argparse.ArgumentParser:
         default="table",
         help="of what is printed (default table)",
     )
-    made.add_argument("--engine", choices=["virtual"], default="virtual", help="what executes the runs")
+    made.add_argument(
+        "--engine",
+        choices=["virtual", "controller"],
+        default="virtual",
+        help="what executes the runs: virtual time on this machine (default), or a real OpenBACH platform",
+    )
+    made.add_argument(
+        "--controller",
+        metavar="HOST",
+        help="of the OpenBACH platform: HOST, HOST:PORT or a URL (default: what the file 'controller' of this directory"
+        " names; login and password come from there, too)",
+    )
+    made.add_argument(
+        "--project",
+        metavar="NAME",
+        default=PROJECT,
+        help=f"project of the controller in which the scenario runs (default {PROJECT})",
+    )
     made.add_argument(
         "--jobs",
         type=Path,
@@ -97,13 +123,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_intermixed_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return _main(arguments)
-    except Malformed as error:
-        print(f"openbach-run: {arguments.scenario}: {error}", file=sys.stderr)
-        return BAD_INPUT
+        if words and words[0] in COMMANDS:
+            command: Callable[[list[str]], int] = import_module(COMMANDS[words[0]]).main
+            return command(words[1:])
+        return _main(parser().parse_intermixed_args(words))
     except InputError as error:
         print(f"openbach-run: {error}", file=sys.stderr)
         return BAD_INPUT
@@ -127,25 +153,54 @@ def _main(arguments: argparse.Namespace) -> int:
     packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
     if arguments.check:
         return check(path, packages, arguments.format == "json")
-    campaign = plan(path, arguments.settings, parse_seeds(arguments.seeds), packages)
+    try:
+        campaign = plan(path, arguments.settings, parse_seeds(arguments.seeds), packages)
+    except Malformed as error:
+        raise InputError(f"{path}: {error}") from error
     cpus = _cpus(arguments.workers)
     _warn(path, campaign, packages)
     store = Store(arguments.results or _results_directory(campaign.scenario.name))
+    engine: VirtualEngine | ControllerEngine
+    if arguments.engine == "controller":
+        engine, cpus, options = _controller_engine(arguments, campaign)
+    else:
+        engine, options = _virtual_engine(arguments, campaign, packages), []
     with store.opened():
-        folders = {name: packages[name].files for name in campaign.jobs()}
-        code = guest_code(REPOSITORY, {name: folder for name, folder in folders.items() if folder})
-        engine = VirtualEngine(REPOSITORY, code, pcap=arguments.pcap)
         with Reporter(arguments.quiet) as reporter:
             engine.prepare(reporter.show)
         runs = campaign.runs(packages, load_inventory(REPOSITORY / "inventory.yml"), engine.identity)
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, runs))
-        executor = Executor(engine, store, path, cpus, rerun)
+        executor = Executor(engine, store, path, cpus, rerun, options)
         try:
             with Reporter(arguments.quiet) as reporter:
                 executor.execute(runs, reporter)
         finally:
             _print(arguments.format, campaign, executor.known(runs))
     return OK if all(record.finished for record in executor.records.values()) else FAILED
+
+
+def _virtual_engine(
+    arguments: argparse.Namespace, campaign: Campaign, packages: Mapping[str, Package]
+) -> VirtualEngine:
+    if arguments.controller is not None:
+        raise InputError("--controller needs --engine controller")
+    folders = {name: packages[name].files for name in campaign.jobs()}
+    code = guest_code(REPOSITORY, {name: folder for name, folder in folders.items() if folder})
+    return VirtualEngine(REPOSITORY, code, pcap=arguments.pcap)
+
+
+def _controller_engine(
+    arguments: argparse.Namespace, campaign: Campaign
+) -> tuple[ControllerEngine, list[int], list[str]]:
+    """The engine, its one place to run at, and the options that name it."""
+    if arguments.pcap:
+        raise InputError("--pcap: packets are captured by the virtual engine; on a platform let a job do it (tcpdump)")
+    if arguments.workers not in (None, 1):
+        raise InputError("--workers: a platform has one set of hosts, its runs go one at a time")
+    access = read_access(arguments.controller, Path("controller"))
+    scenarios = [campaign.scenario, *campaign.sub_scenarios.values()]
+    engine = ControllerEngine(Controller(access), arguments.project, scenarios)
+    return engine, [0], ["--engine", "controller", "--controller", access.url, "--project", arguments.project]
 
 
 def _scenario_path(text: str) -> Path:

@@ -44,6 +44,8 @@ class Executor:
     scenario_path: Path
     cpus: Sequence[int]
     rerun: bool
+    options: Sequence[str] = ()
+    """Of the command, that name the engine: for the records."""
     records: dict[str, Record] = field(default_factory=dict)
 
     def known(self, runs: Sequence[RunSpec]) -> list[Record]:
@@ -129,7 +131,7 @@ class Executor:
 
     def _command(self, spec: RunSpec) -> str:
         settings = [f"{name}={value}" for name, value in spec.arguments.items()]
-        return shlex.join(["./openbach-run", str(self.scenario_path), *settings, "--seeds", f"{spec.seed},"])
+        return shlex.join(["./openbach-run", str(self.scenario_path), *settings, "--seeds", f"{spec.seed},", *self.options])
 
 
 def _cell(spec: RunSpec) -> str:
