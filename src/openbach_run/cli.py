@@ -24,14 +24,17 @@ from openbach_run.inventory import load_inventory
 from openbach_run.job_packages import Package, load_packages
 from openbach_run.lint import lint
 from openbach_run.model import Malformed
+from openbach_run.package import PROJECT
 from openbach_run.progress import Reporter
 from openbach_run.record import Record, Store
+from openbach_run.sub_runs import unfold_campaign
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PROJECT = "satvpn"
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
-COMMANDS: dict[str, str] = {}
+COMMANDS = {
+    "package": "openbach_run.package",
+}
 """Subcommands: first word of the command line → module with `main(argv) -> exit code`, imported when it is asked for."""
 
 DESCRIPTION = """\
@@ -40,6 +43,9 @@ combination of the values given for its arguments, and prints the transfer times
 """
 
 EPILOG = """\
+other commands, each with a --help of its own:
+  openbach-run package    what an OpenBACH administrator imports: project, scenarios, jobs
+
 examples:
   openbach-run scenarios/geo_loss.json
       the whole table: every VPN, congestion control and loss rate of the file
@@ -175,7 +181,7 @@ def _main(arguments: argparse.Namespace) -> int:
             with Reporter(arguments.quiet) as reporter:
                 executor.execute(runs, reporter)
         finally:
-            _print(arguments.format, campaign, executor.known(runs))
+            _print(arguments.format, *unfold_campaign(campaign, executor.known(runs), store.runs))
     return OK if all(record.finished for record in executor.records.values()) else FAILED
 
 

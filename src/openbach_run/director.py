@@ -279,7 +279,7 @@ class Director:
         scenario: dict[str, Any],
         arguments: dict[str, str],
         parent: ScenarioInstance | None,
-        function: int | None = None,
+        function_id: int | None = None,
     ) -> ScenarioInstance:
         number = len(self.scenario_instances) + 1
         values = {**scenario.get("constants", {}), **arguments}
@@ -291,7 +291,7 @@ class Director:
             run.rows.append(FunctionInstance(function, _us(function.time_s, values), retries))
         run.status = ScenarioStatus.RUNNING
         self.scenario_instances.append(run)
-        started_by = {"parent_id": parent.id, "function": function} if parent else {}
+        started_by = {"parent_id": parent.id, "function": function_id} if parent else {}
         self._event(
             "scenario_started", scenario=run.name, scenario_instance_id=run.id, arguments=arguments, **started_by
         )

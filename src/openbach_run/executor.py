@@ -17,6 +17,7 @@ from openbach_run.engine.virtual import Outcome
 from openbach_run.progress import Reporter
 from openbach_run.record import Record, Store
 from openbach_run.results import as_csv, measures
+from openbach_run.sub_runs import unfold
 
 
 class Engine(Protocol):
@@ -127,7 +128,8 @@ class Executor:
             self._write_results()
 
     def _write_results(self) -> None:
-        self.store.write("results.csv", as_csv(self.known(self._runs)))
+        parts = [part for record in self.known(self._runs) for part in unfold(record, self.store.runs / record.run_id)]
+        self.store.write("results.csv", as_csv(parts))
 
     def _command(self, spec: RunSpec) -> str:
         settings = [f"{name}={value}" for name, value in spec.arguments.items()]

@@ -96,6 +96,8 @@ class FakeController:
         ended = self.stopped or self.polls >= self.polls_until_end
         status = "Stopped" if self.stopped else self.final_status if ended else "Running"
         return {
+            "scenario_name": "geo",
+            "arguments": [],
             "scenario_instance_id": number,
             "status": status,
             "start_date": "2026-11-21T04:40:00Z",

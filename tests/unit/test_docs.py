@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from openbach_run.campaign import parse_seeds, plan
+from openbach_run.cli import COMMANDS as SUBCOMMANDS
 from openbach_run.cli import parser
 from openbach_run.job_packages import load_packages
 
@@ -28,7 +30,11 @@ COMMANDS = sorted(
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_commands_are_understood(line: str) -> None:
-    arguments = parser().parse_intermixed_args(shlex.split(line)[1:]) if "--help" not in line else None
+    words = shlex.split(line)[1:]
+    if words[0] in SUBCOMMANDS:
+        import_module(SUBCOMMANDS[words[0]]).parser().parse_args(words[1:])
+        return
+    arguments = parser().parse_intermixed_args(words) if "--help" not in line else None
     if arguments and not arguments.check:
         name = Path(arguments.scenario).stem
         assert plan(ROOT / f"scenarios/{name}.json", arguments.settings, parse_seeds(arguments.seeds), PACKAGES).cells

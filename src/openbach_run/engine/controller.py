@@ -278,9 +278,22 @@ class _Events:
                 self._write(json.dumps({"t_s": round(t_s, 3), **event}) + "\n")
 
 
-def _states(instance: Mapping[str, Any]) -> Iterator[tuple[tuple[str, int, int], dict[str, Any]]]:
-    """Functions and jobs of an instance and of its sub-scenarios: what tells them apart, and an event with the status."""
+def _states(instance: Mapping[str, Any], **parent: int) -> Iterator[tuple[tuple[str, int, int], dict[str, Any]]]:
+    """An instance, its functions and jobs, and its sub-scenarios: what tells them apart, and an event with the status."""
     number = instance["scenario_instance_id"]
+    arguments = {argument["name"]: argument["value"] for argument in instance["arguments"]}
+    name = "scenario_ended" if instance["stop_date"] else "scenario_started"
+    yield (
+        ("scenario", number, 0),
+        {
+            "event": name,
+            "scenario": instance["scenario_name"],
+            "scenario_instance_id": number,
+            "arguments": arguments,
+            "status": instance["status"],
+            **parent,
+        },
+    )
     for function in instance["openbach_functions"]:
         status, key = function["status"], function["id"]
         if status != "Scheduled":
@@ -309,7 +322,7 @@ def _states(instance: Mapping[str, Any]) -> Iterator[tuple[tuple[str, int, int],
                 },
             )
         if scenario := function.get("scenario"):
-            yield from _states(scenario)
+            yield from _states(scenario, parent_id=number, function=key)
 
 
 def _explain(instance: Mapping[str, Any]) -> str:

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scenario that only starts other scenarios, like geo_loss_table: its run holds several transfers, each of which
+counts as a run of the scenario that made it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from openbach_run.campaign import Campaign
+from openbach_run.model import kind_of
+from openbach_run.record import Record
+from openbach_run.results import measures
+
+
+def unfold(record: Record, run_dir: Path) -> list[Record]:
+    """A record of each sub-scenario instance with its own arguments and measures; the record itself if its scenario did
+    anything but start scenarios, or ended before it started one."""
+    events = _events(run_dir)
+    if any(event["event"] == "job_started" and event["scenario_instance_id"] == _root(events) for event in events):
+        return [record]
+    ends = {event["scenario_instance_id"]: event for event in events if event["event"] == "scenario_ended"}
+    parts = [
+        replace(
+            record,
+            scenario=event["scenario"],
+            arguments=event["arguments"],
+            status=ends[number]["status"] if number in ends else record.status,
+            virtual_s=ends[number]["t_s"] - event["t_s"] if number in ends else 0.0,
+            measures=measures(run_dir, number),
+        )
+        for event in events
+        if event["event"] == "scenario_started" and "parent_id" in event
+        for number in [event["scenario_instance_id"]]
+    ]
+    return parts or [record]
+
+
+def unfold_campaign(campaign: Campaign, records: Sequence[Record], runs: Path) -> tuple[Campaign, list[Record]]:
+    """The campaign that a scenario stands for whose functions all start the same other scenario, and its records."""
+    unfolded = [part for record in records for part in unfold(record, runs / record.run_id)]
+    bodies = [function[kind_of(function)] for function in campaign.scenario.functions]
+    names = {body.get("scenario_name") for body in bodies}
+    if len(names) != 1 or (name := str(*names)) not in campaign.sub_scenarios:
+        return campaign, unfolded
+    sub = campaign.sub_scenarios[name]
+    values = {
+        argument: tuple(dict.fromkeys(part.arguments[argument] for part in unfolded if argument in part.arguments))
+        for argument in bodies[0]["arguments"]
+    }
+    return Campaign(sub, {}, values, campaign.seeds), [part for part in unfolded if part.scenario == name]
+
+
+def _events(run_dir: Path) -> list[dict[str, Any]]:
+    file = run_dir / "events.jsonl"
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def _root(events: Sequence[dict[str, Any]]) -> Any:
+    """The id of the scenario instance that no other one started."""
+    return next((event["scenario_instance_id"] for event in events if event["event"] == "scenario_started"), None)
