@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
@@ -100,22 +100,36 @@ def plan(path: Path, settings: Sequence[str], seeds: tuple[int, ...], packages: 
     """The campaign of a scenario file and `NAME=VALUE[,VALUE…]` settings. Raises InputError."""
     jobs = {name: package.job for name, package in packages.items()}
     scenario = read_scenario(path, jobs)
-    given = _given(settings, scenario)
+    subs = sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
+    return campaign_of(scenario, subs, _given(settings, scenario), seeds, packages, str(path))
+
+
+def campaign_of(
+    scenario: Scenario,
+    subs: dict[str, Scenario],
+    given: Mapping[str, tuple[str, ...]],
+    seeds: tuple[int, ...],
+    packages: Mapping[str, Package],
+    where: str,
+) -> Campaign:
+    """A scenario with the values that are given, and those of its `x-sweep` for the rest. `where` is its file or name,
+    for the words of InputError."""
+    jobs = {name: package.job for name, package in packages.items()}
     known = {
-        **{name: [value] for name, value in _table(scenario, path, "defaults").items()},
-        **_table(scenario, path, "values"),
+        **{name: [value] for name, value in sweep_table(scenario, where, "defaults").items()},
+        **sweep_table(scenario, where, "values"),
     }
     values = {}
     for name in sorted(scenario.arguments, key=list(_order(scenario)).index):
         if name not in given and name not in known:
-            raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
+            raise InputError(f"{where}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
-    campaign = Campaign(scenario, _sub_scenarios(scenario, path, jobs), values, seeds)
+    campaign = Campaign(scenario, subs, values, seeds)
     _check_choices(campaign, packages)
     for cell in campaign.cells:
         check_values(scenario, cell, jobs)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
-        raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
+        raise InputError(f"{where}: no package to run of the job {missing[0]}; name its folder with --jobs")
     return campaign
 
 
@@ -124,16 +138,17 @@ def _order(scenario: Scenario) -> dict[str, None]:
     return dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments])
 
 
-def _table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
+def sweep_table(scenario: Scenario, where: str, key: str) -> dict[str, Any]:
+    """`defaults` or `values` of a scenario's x-sweep. Raises InputError."""
     sweep = scenario.source.get("x-sweep", {})
     if not isinstance(sweep, dict):
-        raise InputError(f"{path}: x-sweep should be an object with the keys defaults and values")
+        raise InputError(f"{where}: x-sweep should be an object with the keys defaults and values")
     table = sweep.get(key, {})
     if not isinstance(table, dict) or not all(map(_is_list if key == "values" else _is_value, table.values())):
         shape = "object of lists of texts" if key == "values" else "object of texts"
-        raise InputError(f"{path}: x-sweep.{key} should be an {shape} by argument name")
+        raise InputError(f"{where}: x-sweep.{key} should be an {shape} by argument name")
     if unknown := [name for name in table if name not in scenario.arguments]:
-        raise InputError(f"{path}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument")
+        raise InputError(f"{where}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument")
     return table
 
 
@@ -181,18 +196,22 @@ def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
                 raise InputError(f"{name}={value}: {hint}{name} is one of {', '.join(choices)}")
 
 
-def _sub_scenarios(scenario: Scenario, path: Path, jobs: Mapping[str, Any]) -> dict[str, Scenario]:
-    """Sub-scenarios, those of sub-scenarios included: files beside this one, by name."""
+def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:
+    """Sub-scenarios by name, those of sub-scenarios included."""
     found: dict[str, Scenario] = {}
     waiting = [scenario]
     while waiting:
         for function in waiting.pop().functions:
             name = function.get("start_scenario_instance", {}).get("scenario_name")
             if name is not None and name not in found and name != scenario.name:
-                file = path.parent / f"{name}.json"
-                try:
-                    found[name] = read_scenario(file, jobs)
-                except Malformed as error:
-                    raise InputError(f"{file}: {error}") from error
+                found[name] = find(name)
                 waiting.append(found[name])
     return found
+
+
+def _read_beside(path: Path, name: str, jobs: Mapping[str, Any]) -> Scenario:
+    file = path.parent / f"{name}.json"
+    try:
+        return read_scenario(file, jobs)
+    except Malformed as error:
+        raise InputError(f"{file}: {error}") from error

@@ -98,26 +98,13 @@ class Executor:
                 self.engine.stop()
 
     def _run(self, spec: RunSpec, cpu: int) -> None:
-        place = self.store.begin(spec.run_id)
         self._progress.started(spec.run_id)
-        outcome = self.engine.run(spec.for_guest(), place, cpu, lambda event: self._progress.told(spec.run_id, event))
+        place, record = execute_run(
+            self.engine, self.store, spec, cpu, self._command(spec),
+            lambda event: self._progress.told(spec.run_id, event),
+        )  # fmt: skip
         if self._errors:
             return  # interrupted: no record of what was not let finish
-        record = Record(
-            spec.run_id,
-            spec.scenario["name"],
-            spec.arguments,
-            spec.seed,
-            outcome.status,
-            outcome.error,
-            outcome.virtual_s,
-            outcome.wall_s,
-            outcome.capture_sha256,
-            measures(place),
-            self._command(spec),
-            spec.identity,
-            list(self.engine.packages),
-        )
         with self._lock:
             self.store.keep(place, record)
             self.records[spec.run_id] = record
@@ -134,6 +121,30 @@ class Executor:
     def _command(self, spec: RunSpec) -> str:
         settings = [f"{name}={value}" for name, value in spec.arguments.items()]
         return shlex.join(["./openbach-run", str(self.scenario_path), *settings, "--seeds", f"{spec.seed},", *self.options])
+
+
+def execute_run(
+    engine: Engine, store: Store, spec: RunSpec, cpu: int, command: str, on_event: Callable[[Mapping[str, Any]], None]
+) -> tuple[Path, Record]:
+    """Executes a run. Its record is in the directory returned until `store.keep` gives that its name."""
+    place = store.begin(spec.run_id)
+    outcome = engine.run(spec.for_guest(), place, cpu, on_event)
+    record = Record(
+        spec.run_id,
+        spec.scenario["name"],
+        spec.arguments,
+        spec.seed,
+        outcome.status,
+        outcome.error,
+        outcome.virtual_s,
+        outcome.wall_s,
+        outcome.capture_sha256,
+        measures(place),
+        command,
+        spec.identity,
+        list(engine.packages),
+    )
+    return place, record
 
 
 def _cell(spec: RunSpec) -> str:
