@@ -34,6 +34,7 @@ OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 COMMANDS = {
     "package": "openbach_run.package",
+    "serve": "openbach_run.web.serve",
 }
 """Subcommands: first word of the command line → module with `main(argv) -> exit code`, imported when it is asked for."""
 
@@ -45,6 +46,7 @@ combination of the values given for its arguments, and prints the transfer times
 EPILOG = """\
 other commands, each with a --help of its own:
   openbach-run package    what an OpenBACH administrator imports: project, scenarios, jobs
+  openbach-run serve      a page to launch and compare scenarios on, and a controller for OpenBACH's web UI and scripts
 
 examples:
   openbach-run scenarios/geo_loss.json

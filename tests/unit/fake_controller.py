@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -122,7 +122,8 @@ def serving(controller: FakeController) -> Iterator[FakeController]:
             self.send_response(status)
             self.send_header("Content-Length", str(len(text.encode())))
             self.end_headers()
-            self.wfile.write(text.encode())
+            with suppress(BrokenPipeError):  # who asked did not wait
+                self.wfile.write(text.encode())
 
         do_GET = do_POST = do_PUT = respond
 

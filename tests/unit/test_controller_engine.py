@@ -154,7 +154,9 @@ def test_events_and_statistics_are_kept(fake: FakeController, tmp_path: Path) ->
     ]  # fmt: skip
     assert run(engine_of(fake), tmp_path).error is None
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert [event["event"] for event in events] == ["scenario_started", "function_finished", "job_ended", "scenario_ended"]
+    assert [event["event"] for event in events] == [
+        "scenario_started", "function_started", "job_started", "job_ended", "function_finished", "scenario_ended",
+    ]  # fmt: skip
     statistic = json.loads((tmp_path / "statistics.jsonl").read_text())
     assert statistic["transfer_time_s"] == 1.5
     assert statistic["_metadata"]["job_instance_id"] == 12

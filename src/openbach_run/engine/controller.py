@@ -268,61 +268,37 @@ class _Events:
 
     def __init__(self, write: Callable[[str], Any], on_event: OnEvent) -> None:
         self._write, self._on_event = write, on_event
-        self._seen: dict[tuple[str, int, int], str] = {}
+        self._told: set[str] = set()
 
     def tell(self, instance: Mapping[str, Any], t_s: float) -> None:
         self._on_event({"t_s": t_s, "event": "heartbeat"})
-        for key, event in _states(instance):
-            if self._seen.get(key) != event["status"]:
-                self._seen[key] = event["status"]
+        for event in _events(instance):
+            if (key := json.dumps(event)) not in self._told:
+                self._told.add(key)
                 self._write(json.dumps({"t_s": round(t_s, 3), **event}) + "\n")
 
 
-def _states(instance: Mapping[str, Any], **parent: int) -> Iterator[tuple[tuple[str, int, int], dict[str, Any]]]:
-    """An instance, its functions and jobs, and its sub-scenarios: what tells them apart, and an event with the status."""
-    number = instance["scenario_instance_id"]
+def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, Any]]:
+    """All that an instance shows to have happened, as far as it still shows."""
+    number = {"scenario_instance_id": instance["scenario_instance_id"]}
     arguments = {argument["name"]: argument["value"] for argument in instance["arguments"]}
-    name = "scenario_ended" if instance["stop_date"] else "scenario_started"
-    yield (
-        ("scenario", number, 0),
-        {
-            "event": name,
-            "scenario": instance["scenario_name"],
-            "scenario_instance_id": number,
-            "arguments": arguments,
-            "status": instance["status"],
-            **parent,
-        },
-    )
+    name = instance["scenario_name"]
+    yield {"event": "scenario_started", "scenario": name, **number, "arguments": arguments, **parent}
     for function in instance["openbach_functions"]:
-        status, key = function["status"], function["id"]
+        status, which = function["status"], {"function": function["id"], "label": function["label"]}
         if status != "Scheduled":
-            name = "function_started" if status == "Running" else f"function_{status.lower()}"
-            yield (
-                ("function", number, key),
-                {
-                    "event": name,
-                    "scenario_instance_id": number,
-                    "function": key,
-                    "label": function["label"],
-                    "status": status,
-                },
-            )
+            yield {"event": "function_started", **number, **which}
         if job := function.get("job"):
-            name = "job_started" if job["status"] in ("Scheduled", "Running") else "job_ended"
-            yield (
-                ("job", number, job["id"]),
-                {
-                    "event": name,
-                    "job": job["name"],
-                    "entity": job["entity"],
-                    "instance_id": job["id"],
-                    "scenario_instance_id": number,
-                    "status": job["status"],
-                },
-            )
+            started = {"job": job["name"], "entity": job["entity"], "instance_id": job["id"], **number}
+            yield {"event": "job_started", **started, "function": function["id"]}
+            if job["status"] not in ("Scheduled", "Running"):
+                yield {"event": "job_ended", **started, "status": job["status"]}
         if scenario := function.get("scenario"):
-            yield from _states(scenario, parent_id=number, function=key)
+            yield from _events(scenario, parent_id=instance["scenario_instance_id"], function=function["id"])
+        if status not in ("Scheduled", "Running"):
+            yield {"event": f"function_{status.lower()}", **number, **which}
+    if instance["stop_date"]:
+        yield {"event": "scenario_ended", "scenario": name, **number, "status": instance["status"]}
 
 
 def _explain(instance: Mapping[str, Any]) -> str:

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`--engine controller` against the local controller, over HTTP: the same table as without it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from web import application, wait_for
+
+from openbach_run import cli
+from openbach_run.engine import controller as engine_module
+from openbach_run.web.serve import listen
+
+PASSWORD = "a password for a test"
+
+
+@contextmanager
+def listening(results: Path) -> Iterator[str]:
+    """The URL of a local controller that asks for a password."""
+    place = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(application(results, password=PASSWORD), log_level="error"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+    thread.start()
+    wait_for(lambda: server.started, "the server")
+    try:
+        yield f"http://127.0.0.1:{place.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.mark.parametrize("prefix", ["", "openbach/"])
+def test_a_campaign(
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine_module, "POLL_S", 0.02)
+    with listening(tmp_path / "served") as url:
+        access = {"controller": url + prefix, "login": "openbach", "password": PASSWORD}
+        Path("controller").write_text(json.dumps(access))
+        assert cli.main(["geo_loss", "vpn=none", "cc=bbr", "loss=0,1", "--engine", "controller"]) == 0
+    printed = capsys.readouterr()
+    assert "10.00   20.00" in printed.out
+    rows = Path("results/geo_loss/results.csv").read_text()
+    assert "geo_loss,none,none,bbr,1,30M,10,1,1,Finished Ok,20" in rows
+    assert PASSWORD not in printed.out + printed.err
+
+
+def test_a_parent_scenario_makes_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine_module, "POLL_S", 0.02)
+    with listening(tmp_path / "served") as url:
+        Path("controller").write_text(json.dumps({"controller": url, "login": "openbach", "password": PASSWORD}))
+        assert cli.main(["geo_loss_table", "--engine", "controller", "--quiet"]) == 0
+    printed = capsys.readouterr()
+    assert "loss=0  loss=0.1  loss=1" in printed.out
+    assert printed.out.count("10.00") == 12
+
+
+def test_a_wrong_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    with listening(tmp_path / "served") as url:
+        Path("controller").write_text(json.dumps({"controller": url, "login": "openbach", "password": "wrong"}))
+        assert cli.main(["geo", "vpn=none", "cc=bbr", "--engine", "controller"]) == 1
+    assert "does not know the login openbach" in capsys.readouterr().err
