@@ -4,35 +4,15 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
-from web import application, wait_for
+from web import application, listening
 
 from openbach_run import cli
 from openbach_run.engine import controller as engine_module
-from openbach_run.web.serve import listen
 
 PASSWORD = "a password for a test"
-
-
-@contextmanager
-def listening(results: Path) -> Iterator[str]:
-    """The URL of a local controller that asks for a password."""
-    place = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(application(results, password=PASSWORD), log_level="error"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
-    thread.start()
-    wait_for(lambda: server.started, "the server")
-    try:
-        yield f"http://127.0.0.1:{place.getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        thread.join(10)
 
 
 @pytest.mark.parametrize("prefix", ["", "openbach/"])
@@ -41,7 +21,7 @@ def test_a_campaign(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(engine_module, "POLL_S", 0.02)
-    with listening(tmp_path / "served") as url:
+    with listening(application(tmp_path / "served", password=PASSWORD)) as url:
         access = {"controller": url + prefix, "login": "openbach", "password": PASSWORD}
         Path("controller").write_text(json.dumps(access))
         assert cli.main(["geo_loss", "vpn=none", "cc=bbr", "loss=0,1", "--engine", "controller"]) == 0
@@ -57,7 +37,7 @@ def test_a_parent_scenario_makes_the_table(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(engine_module, "POLL_S", 0.02)
-    with listening(tmp_path / "served") as url:
+    with listening(application(tmp_path / "served", password=PASSWORD)) as url:
         Path("controller").write_text(json.dumps({"controller": url, "login": "openbach", "password": PASSWORD}))
         assert cli.main(["geo_loss_table", "--engine", "controller", "--quiet"]) == 0
     printed = capsys.readouterr()
@@ -67,7 +47,7 @@ def test_a_parent_scenario_makes_the_table(
 
 def test_a_wrong_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    with listening(tmp_path / "served") as url:
+    with listening(application(tmp_path / "served", password=PASSWORD)) as url:
         Path("controller").write_text(json.dumps({"controller": url, "login": "openbach", "password": "wrong"}))
         assert cli.main(["geo", "vpn=none", "cc=bbr", "--engine", "controller"]) == 1
     assert "does not know the login openbach" in capsys.readouterr().err

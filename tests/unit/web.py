@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from fake_engine import DirectedEngine
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -18,6 +20,7 @@ from openbach_run.job_packages import load_packages
 from openbach_run.package import load_scenarios
 from openbach_run.web.app import make_app
 from openbach_run.web.platform import Platform
+from openbach_run.web.serve import listen
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -41,6 +44,21 @@ def application(
 def visiting(app: FastAPI) -> Iterator[TestClient]:
     with TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=True) as client:
         yield client
+
+
+@contextmanager
+def listening(app: FastAPI) -> Iterator[str]:
+    """The URL at which an application is served to anybody on this machine."""
+    place = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+    thread.start()
+    wait_for(lambda: server.started, "the server")
+    try:
+        yield f"http://127.0.0.1:{place.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join(10)
 
 
 def start(client: TestClient, scenario: str = "geo", **arguments: str) -> int:

@@ -11,10 +11,11 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
 
 from openbach_run import package
 from openbach_run.model import Scenario
-from openbach_run.web import api_instances, api_login, api_platform, api_projects
+from openbach_run.web import api_instances, api_login, api_platform, api_projects, page
 from openbach_run.web.answers import Refusal, Services, refuse
 from openbach_run.web.guard import Guard, TooLarge, too_large
 from openbach_run.web.launcher import Launcher, MakeEngine
@@ -51,6 +52,8 @@ def make_app(
     for module in (api_login, api_platform, api_projects, api_instances):
         app.include_router(module.router)
         app.include_router(module.router, prefix="/openbach")
+    app.include_router(page.router)
+    app.mount("/page/static", StaticFiles(directory=page.STATIC))
     app.add_exception_handler(Refusal, refuse)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(RequestValidationError, _no_number)
