@@ -58,7 +58,7 @@ function showState(state) {
   if (status.textContent !== text) status.textContent = text;
   const table = document.getElementById("table");
   fill(table, state.table.header, state.table.rows, state.table.labels);
-  table.prepend(element("caption", state.table.title));
+  document.getElementById("title").textContent = state.table.title;
   document.getElementById("note").textContent = state.table.note;
   drawBars(document.getElementById("bars"), "Transfer time", "s", groupsOf(state.table));
   showRuns(state.runs);
