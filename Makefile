@@ -3,29 +3,38 @@
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run bench/bare.sh $(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
-JOBS := $(wildcard jobs/*/files)
+JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest bench scenarios clean
+.PHONY: check lint test unit guest pep bench bench-pep scenarios clean
 
 check: lint test
 
 lint:
 	$(DEV) ruff check .
-	$(DEV) mypy src tests/unit tests/guest scenarios/build.py
+	$(DEV) mypy src tests/unit tests/guest/*.py scenarios/build.py
+	MYPYPATH=pep/tests:src/openbach_run/guest:jobs/pep/files $(DEV) mypy pep
+	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
 	$(DEV) shellcheck $(SHELL_FILES)
 
 test:
-	$(DEV) python -m pytest
+	$(DEV) python -m pytest tests
+	$(DEV) python -m pytest pep/tests
 
 unit:
 	$(DEV) python -m pytest tests/unit
+
+pep:
+	$(DEV) python -m pytest pep/tests
 
 guest:
 	$(DEV) python -m pytest tests/guest
 
 bench:
 	$(DEV) python bench/bench.py
+
+bench-pep:
+	$(DEV) python pep/bench.py
 
 scenarios:
 	$(DEV) python scenarios/build.py

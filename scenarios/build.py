@@ -5,7 +5,9 @@ The path and where each job runs (entities and addresses are those of inventory.
 
     pc ── box ── st ══ sat ══ gw ── pop ── server
     │     └ vpn client  └ satcom_link  └ vpn server
-    └ file_transfer client    └ pep           └ file_transfer server
+    └ file_transfer client                    └ file_transfer server
+
+and a pep wherever PEP_HOSTS has one.
 
 Only what runs on a real controller as well is used: literal entities, waits by launched_ids and finished_ids, no flag or
 entity as a placeholder, every option a value that its job understands ("none" included).
@@ -14,6 +16,7 @@ entity as a placeholder, every option a value that its job understands ("none" i
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,17 +26,28 @@ PC_LAN, ENTERPRISE_LAN = "192.168.10.0/24", "192.168.20.0/24"
 BOX_IP, POP_IP, SERVER_IP = "10.10.1.1", "10.10.4.2", "192.168.20.2"
 END_HOSTS = ("pc", "server")
 TUNNEL_HOSTS = ("box", "pop")
+PEP_HOSTS = {  # position → the hosts that split; change it here, then `make scenarios`
+    "A": ("gw",),
+    "A_double": ("st", "gw"),
+    "B": ("pop",),
+    "B_double": ("box", "pop"),
+}
+KEY_EXCHANGE_PORT = "5999"
+"""Of the vpn job: its connection is no traffic of the scenario's, so no proxy splits it."""
 
 ARGUMENTS = {
     "vpn": "VPN between the client's box and the POP: none, wireguard, openvpn_udp or openvpn_tcp",
-    "pep": "Position of the performance enhancing proxy: none",
+    "pep": "Position of the performance enhancing proxy: none, A (between the VPN's ends), B (outside the tunnel), A_double or "
+    "B_double (on both sides of the satellite)",
     "cc": "Congestion control of the end hosts and of an OpenVPN TCP tunnel: cubic, cubic_nohystart or bbr",
+    "cc_pep": "Congestion control of both legs of the proxy; $cc is that of the end hosts",
     "loss": "Random loss on the satellite link in percent, in each direction, e.g. 0.1",
     "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
     "initcwnd": "Initial congestion window of the end hosts in segments, e.g. 10",
+    "initcwnd_pep": "Initial congestion window of both legs of the proxy; $initcwnd is that of the end hosts",
     "buffer_bdp": "Buffer before the satellite link in bandwidth-delay products, e.g. 1",
 }
-DEFAULTS = {"pep": "none", "size": "30M", "initcwnd": "10", "buffer_bdp": "1"}
+DEFAULTS = {"pep": "none", "cc_pep": "$cc", "size": "30M", "initcwnd": "10", "initcwnd_pep": "$initcwnd", "buffer_bdp": "1"}
 VPNS = ["none", "wireguard", "openvpn_udp", "openvpn_tcp"]
 TRANSPORTS = ["cubic", "cubic_nohystart", "bbr"]
 LOSSES = ["0", "0.1", "1"]
@@ -60,12 +74,12 @@ def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
         add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc", initcwnd="$initcwnd") for host in END_HOSTS
     ]
     transports += [add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc") for host in TUNNEL_HOSTS]
-    proxy = add("gw", "pep", "PEP", [], [], position="$pep")
-    ready = [link, *transports, proxy]
+    proxies, proxies_ready = add_proxies(add)
+    ready = [link, *transports]
     pop = {"kind": "$vpn", "local_ip": POP_IP, "remote_ip": BOX_IP, "remote_network": PC_LAN}
     box = {"kind": "$vpn", "local_ip": BOX_IP, "remote_ip": POP_IP, "remote_network": ENTERPRISE_LAN}
-    tunnel_server = add("pop", "vpn", "VPN server", ready, [], **pop, server={})
-    tunnel_client = add("box", "vpn", "VPN client", [*ready, tunnel_server], [], **box, client={})
+    tunnel_server = add("pop", "vpn", "VPN server", ready, proxies_ready, **pop, server={})
+    tunnel_client = add("box", "vpn", "VPN client", [*ready, tunnel_server], proxies_ready, **box, client={})
     tunnel_ready = [
         add("pop", "vpn", "VPN server ready", [tunnel_server], [], **pop, wait={}),
         add("box", "vpn", "VPN client ready", [tunnel_client], [], **box, wait={}),
@@ -78,7 +92,7 @@ def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
         "label": "tear down",
         "wait": {"time": 0, "launched_ids": [], "finished_ids": [client]},
         "on_fail": {},
-        "stop_job_instances": {"openbach_function_ids": [server, tunnel_client, tunnel_server, proxy, *transports, link]},
+        "stop_job_instances": {"openbach_function_ids": [server, tunnel_client, tunnel_server, *proxies, *transports, link]},
     })  # fmt: skip
     swept = {"vpn": VPNS, "cc": TRANSPORTS, **({"loss": LOSSES} if lossy else {})}
     return {
@@ -92,6 +106,23 @@ def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
     }
 
 
+def add_proxies(add: Callable[..., int]) -> tuple[list[int], list[int]]:
+    """A pep on every host that PEP_HOSTS names: the functions that run them, and those that end when they are ready."""
+    at = {
+        host: ",".join(position for position, hosts in PEP_HOSTS.items() if host in hosts)
+        for host in dict.fromkeys(host for hosts in PEP_HOSTS.values() for host in hosts)
+    }
+    running = [
+        add(host, "pep", f"PEP on {host}", [], [], position="$pep", at=positions,
+            run={"cc": "$cc_pep", "initcwnd": "$initcwnd_pep", "except_ports": KEY_EXCHANGE_PORT})
+        for host, positions in at.items()
+    ]  # fmt: skip
+    return running, [
+        add(host, "pep", f"PEP on {host} ready", [run], [], position="$pep", at=at[host], wait={})
+        for host, run in zip(at, running, strict=True)
+    ]
+
+
 SETTLE_S = 5
 """Between two cells: jobs that were told to stop get up to 3 s, and then put their host back as it was."""
 
@@ -99,9 +130,20 @@ SETTLE_S = 5
 def table(scenario: dict[str, Any]) -> dict[str, Any]:
     """A scenario that starts another one for each combination of the values that it sweeps, one after the other, so
     that one click in the web UI makes the whole table."""
-    swept = scenario["x-sweep"]["values"]
+    swept, defaults = scenario["x-sweep"]["values"], scenario["x-sweep"]["defaults"]
     cells = [dict(zip(swept, combination, strict=True)) for combination in product(*swept.values())]
-    asked = {name: text for name, text in scenario["arguments"].items() if name not in swept}
+    asked = {
+        name: text
+        for name, text in scenario["arguments"].items()
+        if name not in swept and not defaults[name].startswith("$")
+    }
+
+    def given(cell: dict[str, str], name: str) -> str:
+        """An argument's value in a cell, the parent's argument of that name, or what its default refers to."""
+        if name in cell:
+            return cell[name]
+        return f"${name}" if name in asked else given(cell, defaults[name][1:])
+
     functions = [
         {
             "id": number,
@@ -114,7 +156,7 @@ def table(scenario: dict[str, Any]) -> dict[str, Any]:
             "on_fail": {},
             "start_scenario_instance": {
                 "scenario_name": scenario["name"],
-                "arguments": {**cell, **{name: f"${name}" for name in asked}},
+                "arguments": {name: given(cell, name) for name in scenario["arguments"]},
             },
         }
         for number, cell in enumerate(cells)
@@ -126,7 +168,7 @@ def table(scenario: dict[str, Any]) -> dict[str, Any]:
         "arguments": asked,
         "constants": {},
         "openbach_functions": functions,
-        "x-sweep": {"defaults": {name: scenario["x-sweep"]["defaults"][name] for name in asked}, "values": {}},
+        "x-sweep": {"defaults": {name: defaults[name] for name in asked}, "values": {}},
     }
 
 

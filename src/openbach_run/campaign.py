@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign: a scenario with values to sweep, its cells (one combination of values), and its runs (a cell with a seed)."""
+"""A campaign: a scenario with values to sweep, its cells (one combination of values), and its runs (a cell with a seed).
+
+A campaign file names several scenarios, each with values; the keys:
+
+    seeds: 5                             # how many, or a list of them
+    scenarios:
+      - scenario: geo_loss               # a name in scenarios/, or a file (relative to this one)
+        values: {vpn: [none, wireguard], loss: [0, 1]}
+"""
 
 from __future__ import annotations
 
@@ -11,6 +19,8 @@ from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from openbach_run.errors import InputError
 from openbach_run.inventory import Inventory
@@ -47,8 +57,9 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Campaign:
-    """Scenario, the values of each argument, and seeds."""
+    """Scenario and its file, the values of each argument, and seeds."""
 
+    path: Path
     scenario: Scenario
     sub_scenarios: dict[str, Scenario]
     values: dict[str, tuple[str, ...]]
@@ -61,7 +72,8 @@ class Campaign:
 
     @property
     def cells(self) -> list[dict[str, str]]:
-        return [dict(zip(self.values, combination, strict=True)) for combination in product(*self.values.values())]
+        combinations = product(*self.values.values())
+        return [_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations]
 
     def jobs(self) -> list[str]:
         """Names of the jobs that the scenario or a sub-scenario starts."""
@@ -74,6 +86,11 @@ class Campaign:
         subs = {name: scenario.as_stored() for name, scenario in self.sub_scenarios.items()}
         stored, hosts = self.scenario.as_stored(), inventory.to_dict()
         return [RunSpec(stored, subs, cell, seed, jobs, hosts, identity) for cell in self.cells for seed in self.seeds]
+
+
+def _resolved(cell: dict[str, str]) -> dict[str, str]:
+    """The value `$cc` of an argument is that of the argument cc in the same cell."""
+    return {name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()}
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -98,39 +115,119 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def plan(path: Path, settings: Sequence[str], seeds: tuple[int, ...], packages: Mapping[str, Package]) -> Campaign:
     """The campaign of a scenario file and `NAME=VALUE[,VALUE…]` settings. Raises InputError."""
+    return _plan(path, _settings(settings), seeds, packages)
+
+
+def plan_file(
+    path: Path, settings: Sequence[str], seeds: tuple[int, ...] | None, packages: Mapping[str, Package], scenarios: Path
+) -> list[Campaign]:
+    """The campaigns of a campaign file. A setting takes the place of the file's values wherever a scenario has that
+    argument; so do `seeds`. `scenarios` is the folder of the scenarios that are given by name. Raises InputError."""
+    content = _content(path)
+    given = _settings(settings)
+    seeds = seeds or _seeds(path, content.get("seeds", 1))
+    campaigns: list[Campaign] = []
+    for number, entry in enumerate(content["scenarios"]):
+        where = f"{path}: scenarios.{number}"
+        file, values = _entry(where, entry, path.parent, scenarios)
+        try:
+            arguments = read_scenario(file, {name: package.job for name, package in packages.items()}).arguments
+            here = {name: values for name, values in given.items() if name in arguments}
+            campaigns.append(_plan(file, {**values, **here}, seeds, packages))
+        except (Malformed, InputError) as error:
+            raise InputError(f"{where} ({file}): {error}") from error
+    known = {name for campaign in campaigns for name in campaign.values}
+    if unknown := [name for name in given if name not in known]:
+        raise InputError(
+            f"{unknown[0]}=…: none of the scenarios of {path} has this argument; they have {', '.join(known)}"
+        )
+    return campaigns
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8: {error}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: {error}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("scenarios"), list) or not content["scenarios"]:
+        raise InputError(f"{path}: a campaign file has a list `scenarios`; see docs/reference.md")
+    if unknown := content.keys() - {"seeds", "scenarios"}:
+        raise InputError(f"{path}: {sorted(map(str, unknown))[0]}: a campaign file has the keys seeds and scenarios")
+    return content
+
+
+def _seeds(path: Path, given: Any) -> tuple[int, ...]:
+    try:
+        return parse_seeds(",".join(map(str, given)) + "," if isinstance(given, list) else str(given))
+    except InputError:
+        raise InputError(f"{path}: seeds: give how many (5), or a list of them ([3, 7])") from None
+
+
+def _entry(where: str, entry: Any, here: Path, scenarios: Path) -> tuple[Path, dict[str, tuple[str, ...]]]:
+    if (
+        not isinstance(entry, dict)
+        or not isinstance(entry.get("scenario"), str)
+        or entry.keys() - {"scenario", "values"}
+    ):
+        raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
+    values = entry.get("values", {})
+    if not isinstance(values, dict) or not all(map(_is_list, values.values())):
+        raise InputError(f"{where}.values: should be an object of lists by argument name")
+    name = entry["scenario"]
+    file = here / name if "/" in name or name.endswith(".json") else scenarios / f"{name}.json"
+    return file, {str(name): _distinct(name, tuple(map(str, listed))) for name, listed in values.items()}
+
+
+def _plan(
+    path: Path, given: Mapping[str, tuple[str, ...]], seeds: tuple[int, ...], packages: Mapping[str, Package]
+) -> Campaign:
     jobs = {name: package.job for name, package in packages.items()}
     scenario = read_scenario(path, jobs)
     subs = sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
-    return campaign_of(scenario, subs, _given(settings, scenario), seeds, packages, str(path))
+    return campaign_of(path, scenario, subs, given, seeds, packages)
 
 
 def campaign_of(
+    path: Path,
     scenario: Scenario,
     subs: dict[str, Scenario],
     given: Mapping[str, tuple[str, ...]],
     seeds: tuple[int, ...],
     packages: Mapping[str, Package],
-    where: str,
 ) -> Campaign:
-    """A scenario with the values that are given, and those of its `x-sweep` for the rest. `where` is its file or name,
-    for the words of InputError."""
+    """A scenario with the values that are given, and those of its `x-sweep` for the rest. `path` is its file, or what
+    it is called in the words of InputError."""
     jobs = {name: package.job for name, package in packages.items()}
+    for name, several in given.items():
+        _check_argument(f"{name}={','.join(several)}", name, scenario)
     known = {
-        **{name: [value] for name, value in sweep_table(scenario, where, "defaults").items()},
-        **sweep_table(scenario, where, "values"),
+        **{name: [value] for name, value in sweep_table(scenario, path, "defaults").items()},
+        **sweep_table(scenario, path, "values"),
     }
     values = {}
     for name in sorted(scenario.arguments, key=list(_order(scenario)).index):
         if name not in given and name not in known:
-            raise InputError(f"{where}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
+            raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
-    campaign = Campaign(scenario, subs, values, seeds)
+    _check_references(values)
+    campaign = Campaign(path, scenario, subs, values, seeds)
     _check_choices(campaign, packages)
     for cell in campaign.cells:
         check_values(scenario, cell, jobs)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
-        raise InputError(f"{where}: no package to run of the job {missing[0]}; name its folder with --jobs")
+        raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
     return campaign
+
+
+def _check_references(values: Mapping[str, Sequence[str]]) -> None:
+    for name, listed in values.items():
+        for value in listed:
+            if value.startswith("$") and any(other.startswith("$") for other in values.get(value[1:], ("$",))):
+                raise InputError(f"{name}={value}: after $ comes an argument of the scenario that has values of its own")
 
 
 def _order(scenario: Scenario) -> dict[str, None]:
@@ -138,17 +235,17 @@ def _order(scenario: Scenario) -> dict[str, None]:
     return dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments])
 
 
-def sweep_table(scenario: Scenario, where: str, key: str) -> dict[str, Any]:
+def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
     """`defaults` or `values` of a scenario's x-sweep. Raises InputError."""
     sweep = scenario.source.get("x-sweep", {})
     if not isinstance(sweep, dict):
-        raise InputError(f"{where}: x-sweep should be an object with the keys defaults and values")
+        raise InputError(f"{path}: x-sweep should be an object with the keys defaults and values")
     table = sweep.get(key, {})
     if not isinstance(table, dict) or not all(map(_is_list if key == "values" else _is_value, table.values())):
         shape = "object of lists of texts" if key == "values" else "object of texts"
-        raise InputError(f"{where}: x-sweep.{key} should be an {shape} by argument name")
+        raise InputError(f"{path}: x-sweep.{key} should be an {shape} by argument name")
     if unknown := [name for name in table if name not in scenario.arguments]:
-        raise InputError(f"{where}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument")
+        raise InputError(f"{path}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument")
     return table
 
 
@@ -160,36 +257,38 @@ def _is_value(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
-def _given(settings: Sequence[str], scenario: Scenario) -> dict[str, tuple[str, ...]]:
+def _settings(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
     given: dict[str, tuple[str, ...]] = {}
     for text in settings:
-        name, values = _setting(text, scenario)
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{text!r}: arguments are given as NAME=VALUE or NAME=VALUE,VALUE,…")
+        values = _distinct(name, tuple(part.strip() for part in value.split(",")))
         if name in given:
             raise InputError(f"{text}: {name} is given twice; to sweep it: {name}={','.join((*given[name], *values))}")
         given[name] = values
     return given
 
 
-def _setting(text: str, scenario: Scenario) -> tuple[str, tuple[str, ...]]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(f"{text!r}: arguments are given as NAME=VALUE or NAME=VALUE,VALUE,…")
+def _distinct(name: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    if "" in values or len(set(values)) < len(values):
+        raise InputError(f"{name}={','.join(values)}: an empty value or one given twice")
+    return values
+
+
+def _check_argument(text: str, name: str, scenario: Scenario) -> None:
     if name not in scenario.arguments:
         close = get_close_matches(name, scenario.arguments, 1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise InputError(
             f"{text}: {scenario.name} has no argument {name}; {hint}it has {', '.join(scenario.arguments)}"
         )
-    values = tuple(part.strip() for part in value.split(","))
-    if "" in values or len(set(values)) < len(values):
-        raise InputError(f"{text}: an empty value or one given twice")
-    return name, values
 
 
 def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     jobs = {name: package.job for name, package in packages.items()}
     for name, choices in argument_choices(campaign.scenario, jobs, campaign.sub_scenarios).items():
-        for value in campaign.values.get(name, ()):
+        for value in dict.fromkeys(cell[name] for cell in campaign.cells if name in cell):
             if value not in choices:
                 close = get_close_matches(value, choices, 1)
                 hint = f"did you mean {close[0]}? " if close else ""

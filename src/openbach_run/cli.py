@@ -4,22 +4,26 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
-from openbach_run import results
-from openbach_run.campaign import Campaign, RunSpec, parse_seeds, plan
+from openbach_run import results, tables
+from openbach_run.campaign import Campaign, parse_seeds, plan, plan_file
 from openbach_run.check import check
+from openbach_run.engine.cluster import ClusterEngine
 from openbach_run.engine.controller import ControllerEngine
 from openbach_run.engine.rest import Controller, read_access
 from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError, SetupError
-from openbach_run.executor import Executor
+from openbach_run.executor import Engine, Executor, PlannedRun
+from openbach_run.forecast import forecast
 from openbach_run.inventory import load_inventory
 from openbach_run.job_packages import Package, load_packages
 from openbach_run.lint import lint
@@ -27,34 +31,48 @@ from openbach_run.model import Malformed
 from openbach_run.package import PROJECT
 from openbach_run.progress import Reporter
 from openbach_run.record import Record, Store
-from openbach_run.sub_runs import unfold_campaign
+from openbach_run.sub_runs import unfold_all, unfold_campaign
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+REMOTE_RUNS = 256
+"""Runs that wait at a Dask scheduler at the same time."""
+TABLE_FORMATS = {
+    "table": tables.as_text,
+    "markdown": tables.as_markdown,
+    "latex": tables.as_latex,
+    "html": tables.as_html,
+}
 
 COMMANDS = {
+    "report": "openbach_run.report.command",
+    "export": "openbach_run.export",
     "package": "openbach_run.package",
     "serve": "openbach_run.web.serve",
 }
-"""Subcommands: first word of the command line → module with `main(argv) -> exit code`, imported when it is asked for."""
+"""First argument → module whose `main(argv)` takes the others and returns the exit code."""
 
 DESCRIPTION = """\
 Runs an OpenBACH scenario of the SATCOM VPN/PEP testbed in virtual time, once per
 combination of the values given for its arguments, and prints the transfer times.
+
+commands (each has its own --help):
+  openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
+  openbach-run export RESULTS…                   their statistics, for InfluxDB
+  openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
+  openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
 """
 
 EPILOG = """\
-other commands, each with a --help of its own:
-  openbach-run package    what an OpenBACH administrator imports: project, scenarios, jobs
-  openbach-run serve      a page to launch and compare scenarios on, and a controller for OpenBACH's web UI and scripts
-
 examples:
   openbach-run scenarios/geo_loss.json
       the whole table: every VPN, congestion control and loss rate of the file
   openbach-run scenarios/geo_loss.json vpn=wireguard,openvpn_udp cc=bbr loss=0.5,2 --seeds 5
-      four cells with five seeds each; a cell shows the median and the range
+      four cells with five seeds each; a cell shows the median and its 95 % interval
   openbach-run geo vpn=none cc=cubic --pcap
       one run; its packets are in results/geo/runs/<run id>/capture.pcapng
+  openbach-run campaigns/matrix.yml --dry-run
+      how long the published report's 144 cells would take; without --dry-run they are run
   openbach-run --engine controller --controller 172.20.34.80 geo vpn=wireguard cc=bbr
       the same on a real OpenBACH platform, one run after the other
   openbach-run --check my_scenario.json --jobs ~/openbach/src/jobs --format json
@@ -70,7 +88,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "openbach-run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("scenario", metavar="SCENARIO", help="scenario file, or the name of one in scenarios/")
+    made.add_argument("scenario", metavar="SCENARIO",
+        help="scenario file (.json) or campaign file (.yml), or the name of one in scenarios/ or campaigns/",
+    )  # fmt: skip
     made.add_argument(
         "settings",
         metavar="NAME=VALUE[,VALUE…]",
@@ -79,12 +99,19 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--seeds",
-        default="1",
         metavar="N|A,B,…",
-        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 1)",
+        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 1, or as in the campaign file)",
     )
     made.add_argument(
         "--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)"
+    )
+    made.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="run on the workers of this Dask scheduler, tcp://HOST:8786, that have this checkout (docs/guide.md)",
+    )
+    made.add_argument(
+        "--dry-run", action="store_true", help="only say how many runs there are to do, how long and how large they are"
     )
     made.add_argument(
         "--results", type=Path, metavar="DIR", help="where records and results.csv go (default results/<scenario>)"
@@ -95,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--format",
-        choices=["table", "csv", "json", "markdown"],
+        choices=[*TABLE_FORMATS, "csv", "json"],
         default="table",
         help="of what is printed (default table)",
     )
@@ -131,12 +158,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = sys.argv[1:] if argv is None else list(argv)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         if words and words[0] in COMMANDS:
-            command: Callable[[list[str]], int] = import_module(COMMANDS[words[0]]).main
-            return command(words[1:])
+            code: int = import_module(COMMANDS[words[0]]).main(words[1:])
+            return code
         return _main(parser().parse_intermixed_args(words))
     except InputError as error:
         print(f"openbach-run: {error}", file=sys.stderr)
@@ -157,69 +184,128 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _main(arguments: argparse.Namespace) -> int:
-    path = _scenario_path(arguments.scenario)
+    path = path_of(arguments.scenario)
+    if arguments.pcap and arguments.scheduler is not None:
+        raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
+    controller = _controller(arguments)
     packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
     if arguments.check:
         return check(path, packages, arguments.format == "json")
-    try:
-        campaign = plan(path, arguments.settings, parse_seeds(arguments.seeds), packages)
-    except Malformed as error:
-        raise InputError(f"{path}: {error}") from error
-    cpus = _cpus(arguments.workers)
-    _warn(path, campaign, packages)
-    store = Store(arguments.results or _results_directory(campaign.scenario.name))
-    engine: VirtualEngine | ControllerEngine
-    if arguments.engine == "controller":
-        engine, cpus, options = _controller_engine(arguments, campaign)
-    else:
-        engine, options = _virtual_engine(arguments, campaign, packages), []
+    campaigns = campaigns_of(path, arguments, packages)
+    cpus = _cpus(arguments.workers) if controller is None else [0]
+    for campaign in campaigns:
+        _warn(campaign, packages)
+    name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
+    store = Store(arguments.results or _results_directory(name))
+    if arguments.dry_run:
+        planned = _planned(campaigns, arguments, packages, controller)
+        print(forecast(planned, store, len(cpus)))
+        return OK
     with store.opened():
-        with Reporter(arguments.quiet) as reporter:
-            engine.prepare(reporter.show)
-        runs = campaign.runs(packages, load_inventory(REPOSITORY / "inventory.yml"), engine.identity)
-        rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, runs))
-        executor = Executor(engine, store, path, cpus, rerun, options)
+        planned = _planned(campaigns, arguments, packages, controller)
+        store.write("campaign.json", _description(path, arguments, planned))
+        rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
+        executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun)
         try:
             with Reporter(arguments.quiet) as reporter:
-                executor.execute(runs, reporter)
+                executor.execute(planned, reporter)
         finally:
-            _print(arguments.format, *unfold_campaign(campaign, executor.known(runs), store.runs))
+            known = unfold_all(executor.known(planned), store.runs)
+            results.write_parquet(known, store.directory / "results.parquet")
+            _print(arguments.format, campaigns, known)
     return OK if all(record.finished for record in executor.records.values()) else FAILED
 
 
-def _virtual_engine(
-    arguments: argparse.Namespace, campaign: Campaign, packages: Mapping[str, Package]
-) -> VirtualEngine:
-    if arguments.controller is not None:
-        raise InputError("--controller needs --engine controller")
-    folders = {name: packages[name].files for name in campaign.jobs()}
-    code = guest_code(REPOSITORY, {name: folder for name, folder in folders.items() if folder})
-    return VirtualEngine(REPOSITORY, code, pcap=arguments.pcap)
+def path_of(text: str) -> Path:
+    """A file, or the name of one in scenarios/ or campaigns/."""
+    path = Path(text)
+    if path.exists() or path.name != text:
+        return path
+    named = [REPOSITORY / "scenarios" / f"{text}.json", REPOSITORY / "campaigns" / f"{text}.yml"]
+    return next((file for file in named if file.exists()), path)
 
 
-def _controller_engine(
-    arguments: argparse.Namespace, campaign: Campaign
-) -> tuple[ControllerEngine, list[int], list[str]]:
-    """The engine, its one place to run at, and the options that name it."""
+def campaigns_of(path: Path, arguments: argparse.Namespace, packages: Mapping[str, Package]) -> list[Campaign]:
+    seeds = None if arguments.seeds is None else parse_seeds(arguments.seeds)
+    if _is_campaign_file(path):
+        return plan_file(path, arguments.settings, seeds, packages, REPOSITORY / "scenarios")
+    try:
+        return [plan(path, arguments.settings, seeds or (1,), packages)]
+    except Malformed as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _is_campaign_file(path: Path) -> bool:
+    return path.suffix in (".yml", ".yaml")
+
+
+def _controller(arguments: argparse.Namespace) -> Controller | None:
+    """The platform that executes the runs, if it is one. Raises InputError for options that do not go with it."""
+    if arguments.engine != "controller":
+        if arguments.controller is not None:
+            raise InputError("--controller needs --engine controller")
+        return None
     if arguments.pcap:
         raise InputError("--pcap: packets are captured by the virtual engine; on a platform let a job do it (tcpdump)")
-    if arguments.workers not in (None, 1):
-        raise InputError("--workers: a platform has one set of hosts, its runs go one at a time")
-    access = read_access(arguments.controller, Path("controller"))
-    scenarios = [campaign.scenario, *campaign.sub_scenarios.values()]
-    engine = ControllerEngine(Controller(access), arguments.project, scenarios)
-    return engine, [0], ["--engine", "controller", "--controller", access.url, "--project", arguments.project]
+    if arguments.workers not in (None, 1) or arguments.scheduler is not None:
+        raise InputError("--workers, --scheduler: a platform has one set of hosts, its runs go one at a time")
+    return Controller(read_access(arguments.controller, Path("controller")))
 
 
-def _scenario_path(text: str) -> Path:
-    path = Path(text)
-    bare = REPOSITORY / "scenarios" / f"{text}.json"
-    return bare if not path.exists() and path.name == text and bare.exists() else path
+def _planned(
+    campaigns: Sequence[Campaign],
+    arguments: argparse.Namespace,
+    packages: Mapping[str, Package],
+    controller: Controller | None,
+) -> list[PlannedRun]:
+    """The runs of all campaigns, each once, with the engine of its scenario (which has just the jobs that it starts)."""
+    inventory = load_inventory(REPOSITORY / "inventory.yml")
+    planned: dict[str, PlannedRun] = {}
+    with Reporter(arguments.quiet) as reporter:
+        for campaign in campaigns:
+            engine = _engine(campaign, arguments, packages, controller)
+            engine.prepare(reporter.show)
+            for spec in campaign.runs(packages, inventory, engine.identity):
+                settings = [f"{name}={value}" for name, value in spec.arguments.items()]
+                options = [] if controller is None else _options(controller, arguments)
+                command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},", *options])
+                planned[spec.run_id] = PlannedRun(spec, engine, command)
+    return list(planned.values())
+
+
+def _engine(
+    campaign: Campaign, arguments: argparse.Namespace, packages: Mapping[str, Package], controller: Controller | None
+) -> Engine:
+    if controller is not None:
+        return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
+    folders = {name: files for name in campaign.jobs() if (files := packages[name].files)}
+    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders), pcap=arguments.pcap)
+    return virtual if arguments.scheduler is None else ClusterEngine(virtual, arguments.scheduler, folders)
+
+
+def _options(controller: Controller, arguments: argparse.Namespace) -> list[str]:
+    return ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
+
+
+def _command(path: Path, words: Sequence[str]) -> str:
+    file = path.resolve()
+    shown = file.relative_to(REPOSITORY) if file.is_relative_to(REPOSITORY) else path
+    return shlex.join(["./openbach-run", str(shown), *words])
+
+
+def _description(path: Path, arguments: argparse.Namespace, planned: Sequence[PlannedRun]) -> str:
+    """What was asked for: a report shows also what has not been run."""
+    seeds = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
+    runs = [
+        {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.arguments, "seed": spec.seed}
+        for spec in (one.spec for one in planned)
+    ]
+    return json.dumps({"command": _command(path, [*arguments.settings, *seeds]), "runs": runs}, indent=1) + "\n"
 
 
 def _results_directory(name: str) -> Path:
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise InputError(f"the scenario's name {name!r} cannot be that of a directory; name one with --results DIR")
+        raise InputError(f"the name {name!r} cannot be that of a directory; name one with --results DIR")
     return Path("results") / name
 
 
@@ -230,24 +316,25 @@ def _cpus(workers: int | None) -> list[int]:
     return [available[number % len(available)] for number in range(workers or len(available))]
 
 
-def _warn(path: Path, campaign: Campaign, packages: Mapping[str, Package]) -> None:
+def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     jobs = {name: package.job for name, package in packages.items()}
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
         for finding in lint(scenario, jobs):
-            print(f"{path}: warning: {scenario.name}: {finding}", file=sys.stderr)
+            print(f"{campaign.path}: warning: {scenario.name}: {finding}", file=sys.stderr)
 
 
-def _lack_captures(store: Store, runs: Sequence[RunSpec]) -> bool:
-    return not all((store.runs / spec.run_id / "capture.pcapng").exists() for spec in runs)
+def _lack_captures(store: Store, planned: Sequence[PlannedRun]) -> bool:
+    return not all((store.runs / one.spec.run_id / "capture.pcapng").exists() for one in planned)
 
 
-def _print(form: str, campaign: Campaign, known: Sequence[Record]) -> None:
+def _print(form: str, campaigns: Sequence[Campaign], known: Sequence[Record]) -> None:
     match form:
         case "csv":
             print(results.as_csv(known), end="")
         case "json":
             print(results.as_json(known), end="")
-        case "markdown":
-            print(results.as_markdown(results.table(campaign, known)), end="")
         case _:
-            print(results.as_text(results.table(campaign, known)), end="")
+            shown = [
+                TABLE_FORMATS[form](tables.campaign_table(unfold_campaign(campaign, known), known)) for campaign in campaigns
+            ]
+            print("\n".join(shown), end="")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import queue
-import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +12,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from openbach_run.campaign import RunSpec
+from openbach_run.engine.cache import Progress
 from openbach_run.engine.virtual import Outcome
 from openbach_run.progress import Reporter
 from openbach_run.record import Record, Store
 from openbach_run.results import as_csv, measures
-from openbach_run.sub_runs import unfold
+from openbach_run.sub_runs import unfold_all
 
 
 class Engine(Protocol):
@@ -29,6 +29,8 @@ class Engine(Protocol):
     @property
     def packages(self) -> tuple[str, ...]: ...
 
+    def prepare(self, progress: Progress) -> None: ...
+
     def run(
         self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
     ) -> Outcome: ...
@@ -36,39 +38,45 @@ class Engine(Protocol):
     def stop(self) -> None: ...
 
 
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run, the engine that is to execute it, and what to type to get it again."""
+
+    spec: RunSpec
+    engine: Engine
+    command: str
+
+
 @dataclass
 class Executor:
     """`execute` blocks until all is done; `records` then has every run's, by run_id."""
 
-    engine: Engine
     store: Store
-    scenario_path: Path
     cpus: Sequence[int]
     rerun: bool
-    options: Sequence[str] = ()
-    """Of the command, that name the engine: for the records."""
     records: dict[str, Record] = field(default_factory=dict)
 
-    def known(self, runs: Sequence[RunSpec]) -> list[Record]:
+    def known(self, runs: Sequence[PlannedRun]) -> list[Record]:
         """The records that are there, in the order of the runs."""
-        return [self.records[spec.run_id] for spec in runs if spec.run_id in self.records]
+        return [self.records[one.spec.run_id] for one in runs if one.spec.run_id in self.records]
 
-    def execute(self, runs: Sequence[RunSpec], reporter: Reporter) -> None:
+    def execute(self, runs: Sequence[PlannedRun], reporter: Reporter) -> None:
         """Keeps results.csv up to date meanwhile. Raises what the first failing worker raised (a full disk, say);
         KeyboardInterrupt ends the guests."""
-        waiting: queue.SimpleQueue[RunSpec] = queue.SimpleQueue()
-        for spec in runs:
-            done = None if self.rerun else self.store.load(spec.run_id)
+        waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
+        for one in runs:
+            done = None if self.rerun else self.store.load(one.spec.run_id)
             if done is not None and done.finished:
-                self.records[spec.run_id] = done
+                self.records[done.run_id] = done
             else:
-                waiting.put(spec)
-        self._progress = _Progress(reporter, waiting.qsize(), len(self.records), len(self.cpus))
+                waiting.put(one)
+        self._progress = _Progress(reporter, waiting.qsize(), len(self.records))
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
         self._runs, self._reporter = runs, reporter
         self._write_results()
-        workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in self.cpus]
+        cpus = self.cpus[: waiting.qsize()]
+        workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in cpus]
         for worker in workers:
             worker.start()
         try:
@@ -78,31 +86,35 @@ class Executor:
                     self._progress.show()
         except BaseException:
             self._errors.append(InterruptedError())
-            self.engine.stop()
+            self._stop()
             for worker in workers:
                 worker.join(10)
             raise
         if self._errors:
             raise self._errors[0]
 
-    def _work(self, waiting: queue.SimpleQueue[RunSpec], cpu: int) -> None:
+    def _stop(self) -> None:
+        for engine in {id(one.engine): one.engine for one in self._runs}.values():
+            engine.stop()
+
+    def _work(self, waiting: queue.SimpleQueue[PlannedRun], cpu: int) -> None:
         while not self._errors:
             try:
-                spec = waiting.get_nowait()
+                planned = waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                self._run(spec, cpu)
+                self._run(planned, cpu)
             except BaseException as error:
                 self._errors.append(error)
-                self.engine.stop()
+                self._stop()
 
-    def _run(self, spec: RunSpec, cpu: int) -> None:
+    def _run(self, planned: PlannedRun, cpu: int) -> None:
+        spec = planned.spec
         self._progress.started(spec.run_id)
         place, record = execute_run(
-            self.engine, self.store, spec, cpu, self._command(spec),
-            lambda event: self._progress.told(spec.run_id, event),
-        )  # fmt: skip
+            planned, self.store, cpu, lambda event: self._progress.told(spec.run_id, event)
+        )
         if self._errors:
             return  # interrupted: no record of what was not let finish
         with self._lock:
@@ -115,20 +127,16 @@ class Executor:
             self._write_results()
 
     def _write_results(self) -> None:
-        parts = [part for record in self.known(self._runs) for part in unfold(record, self.store.runs / record.run_id)]
-        self.store.write("results.csv", as_csv(parts))
-
-    def _command(self, spec: RunSpec) -> str:
-        settings = [f"{name}={value}" for name, value in spec.arguments.items()]
-        return shlex.join(["./openbach-run", str(self.scenario_path), *settings, "--seeds", f"{spec.seed},", *self.options])
+        self.store.write("results.csv", as_csv(unfold_all(self.known(self._runs), self.store.runs)))
 
 
 def execute_run(
-    engine: Engine, store: Store, spec: RunSpec, cpu: int, command: str, on_event: Callable[[Mapping[str, Any]], None]
+    planned: PlannedRun, store: Store, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
 ) -> tuple[Path, Record]:
     """Executes a run. Its record is in the directory returned until `store.keep` gives that its name."""
+    spec = planned.spec
     place = store.begin(spec.run_id)
-    outcome = engine.run(spec.for_guest(), place, cpu, on_event)
+    outcome = planned.engine.run(spec.for_guest(), place, cpu, on_event)
     record = Record(
         spec.run_id,
         spec.scenario["name"],
@@ -140,9 +148,9 @@ def execute_run(
         outcome.wall_s,
         outcome.capture_sha256,
         measures(place),
-        command,
+        planned.command,
         spec.identity,
-        list(engine.packages),
+        list(planned.engine.packages),
     )
     return place, record
 
@@ -154,11 +162,10 @@ def _cell(spec: RunSpec) -> str:
 class _Progress:
     """How far the campaign is: runs done, virtual and wall time, time to go."""
 
-    def __init__(self, reporter: Reporter, to_do: int, known: int, workers: int) -> None:
+    def __init__(self, reporter: Reporter, to_do: int, known: int) -> None:
         self._reporter = reporter
-        self._to_do, self._known, self._workers = to_do, known, workers
+        self._to_do, self._known = to_do, known
         self._virtual_s: dict[str, float] = {}
-        self._walls_s: list[float] = []
         self._start_s = time.monotonic()
         self._ended = 0
 
@@ -170,7 +177,6 @@ class _Progress:
 
     def ended(self, record: Record) -> None:
         self._virtual_s[record.run_id] = record.virtual_s
-        self._walls_s.append(record.wall_s)
         self._ended += 1
         self.show()
 
@@ -180,9 +186,8 @@ class _Progress:
         wall_s = time.monotonic() - self._start_s
         virtual_s = sum(self._virtual_s.values())
         to_go = ""
-        if self._walls_s:
-            mean_s = sum(self._walls_s) / len(self._walls_s)
-            to_go = f", {max(self._to_do - self._ended, 0) * mean_s / self._workers:.0f} s to go"
+        if self._ended:
+            to_go = f", {(self._to_do - self._ended) * wall_s / self._ended:.0f} s to go"
         known = f" ({self._known} were there already)" if self._known else ""
         text = f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} virtual s in {wall_s:.0f} s{to_go}"
         self._reporter.show(text, self._ended / self._to_do)

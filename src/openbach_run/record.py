@@ -2,7 +2,8 @@
 """Records: what runs leave behind, one self-describing directory a run.
 
     results/<scenario>/
-        results.csv                 one row per run
+        campaign.json               what was asked for: the command, and every run it comes to
+        results.csv results.parquet one row per run
         runs/<run_id>/
             record.json             what was run, how it ended, how to do it again
             run.json                what the guest got: scenario, arguments, seed, jobs, inventory
@@ -45,7 +46,7 @@ class Record:
     wall_s: float
     capture_sha256: str
     measures: dict[str, Any]
-    """Statistics of the transfer by name; see `results.MEASURES`."""
+    """By name; see `results.measures`."""
     command: str
     """Type this to get it again."""
     identity: dict[str, str]
@@ -108,6 +109,11 @@ class Store:
     def load(self, run_id: str) -> Record | None:
         file = self.runs / run_id / "record.json"
         return _read(file) if file.exists() else None
+
+    def all(self) -> list[Record]:
+        """Every record that is there, of whatever campaign, by run_id."""
+        files = sorted(self.runs.glob("*/record.json"))
+        return [record for file in files if not file.parent.suffix and (record := _read(file)) is not None]
 
     def begin(self, run_id: str) -> Path:
         """A new directory for a run that starts."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign import Campaign
-from openbach_run.model import kind_of
+from openbach_run.model import Scenario, kind_of
 from openbach_run.record import Record
 from openbach_run.results import measures
 
@@ -39,19 +39,29 @@ def unfold(record: Record, run_dir: Path) -> list[Record]:
     return parts or [record]
 
 
-def unfold_campaign(campaign: Campaign, records: Sequence[Record], runs: Path) -> tuple[Campaign, list[Record]]:
-    """The campaign that a scenario stands for whose functions all start the same other scenario, and its records."""
-    unfolded = [part for record in records for part in unfold(record, runs / record.run_id)]
+def unfold_all(records: Sequence[Record], runs: Path) -> list[Record]:
+    return [part for record in records for part in unfold(record, runs / record.run_id)]
+
+
+def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
+    """The campaign that a scenario stands for whose functions all start the same other scenario."""
     bodies = [function[kind_of(function)] for function in campaign.scenario.functions]
     names = {body.get("scenario_name") for body in bodies}
     if len(names) != 1 or (name := str(*names)) not in campaign.sub_scenarios:
-        return campaign, unfolded
-    sub = campaign.sub_scenarios[name]
-    values = {
-        argument: tuple(dict.fromkeys(part.arguments[argument] for part in unfolded if argument in part.arguments))
-        for argument in bodies[0]["arguments"]
-    }
-    return Campaign(sub, {}, values, campaign.seeds), [part for part in unfolded if part.scenario == name]
+        return campaign
+    sub, parts = campaign.sub_scenarios[name], [part for part in unfolded if part.scenario == name]
+    values = {argument: _values(sub, argument, parts) for argument in bodies[0]["arguments"]}
+    return Campaign(campaign.path, sub, {}, values, campaign.seeds)
+
+
+def _values(sub: Scenario, argument: str, parts: Sequence[Record]) -> tuple[str, ...]:
+    """The values that an argument had; `$cc` for one that always had the value of cc, as its default says."""
+    default = str(sub.sweep.get("defaults", {}).get(argument, ""))
+    if default.startswith("$") and all(
+        part.arguments.get(argument) == part.arguments.get(default[1:]) for part in parts
+    ):
+        return (default,)
+    return tuple(dict.fromkeys(part.arguments[argument] for part in parts if argument in part.arguments))
 
 
 def _events(run_dir: Path) -> list[dict[str, Any]]:

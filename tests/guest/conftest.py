@@ -47,6 +47,12 @@ def command(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
+def records(results: Path) -> list[Run]:
+    """The runs of a results directory, in the order of its results.csv."""
+    with (results / "results.csv").open(newline="") as file:
+        return [Run(row, results / "runs" / row["run_id"]) for row in csv.DictReader(file)]
+
+
 RunCells = Callable[..., list[Run]]
 
 
@@ -62,8 +68,7 @@ def run_cells(tmp_path_factory: pytest.TempPathFactory) -> RunCells:
             options = ["--seeds", seeds, "--results", str(results), *(["--pcap"] if pcap else [])]
             ended = command(f"scenarios/{scenario}.json", *arguments, *options)
             assert ended.returncode == 0, ended.stderr
-            with (results / "results.csv").open(newline="") as file:
-                done[key] = [Run(row, results / "runs" / row["run_id"]) for row in csv.DictReader(file)]
+            done[key] = records(results)
         return done[key]
 
     return run

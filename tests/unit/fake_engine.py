@@ -72,6 +72,9 @@ class DirectedEngine:
         self.stopping = threading.Event()
         self.runs = 0
 
+    def prepare(self, progress: Callable[[str, float], None]) -> None:
+        progress("ready", 1)
+
     def run(
         self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
     ) -> Outcome:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.campaign import Campaign, RunSpec, parse_seeds, plan
+from openbach_run.campaign import Campaign, RunSpec, parse_seeds, plan, plan_file
 from openbach_run.errors import InputError
 from openbach_run.inventory import load_inventory
 from openbach_run.job_packages import load_packages
@@ -34,7 +34,8 @@ def test_the_whole_table_is_the_default() -> None:
     assert len(campaign.cells) == 4 * 3 * 3
     assert campaign.swept == ["vpn", "cc", "loss"]
     assert campaign.cells[0] == {
-        "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "size": "30M", "initcwnd": "10", "buffer_bdp": "1",
+        "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "cc_pep": "cubic", "size": "30M", "initcwnd": "10",
+        "initcwnd_pep": "10", "buffer_bdp": "1",
     }  # fmt: skip
 
 
@@ -55,6 +56,8 @@ def test_given_values_are_swept_in_place_of_the_files() -> None:
         (["cc=bbr", "cc=cubic"], "given twice; to sweep it: cc=bbr,cubic"),
         (["vpn=wiregard"], "did you mean wireguard"),
         (["loss=much"], "should be 'float'"),
+        (["cc_pep=$nothing"], "comes an argument of the scenario"),
+        (["cc=$cc_pep"], "comes an argument of the scenario"),
         (["initcwnd=ten"], "should be 'int'"),
     ],
 )
@@ -88,6 +91,13 @@ def scenario_file(folder: Path, change: dict[str, Any]) -> Path:
 def test_an_argument_without_a_value_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs a value: vpn=…"):
         planned(path=scenario_file(tmp_path, {"x-sweep": {}}))
+
+
+def test_a_value_may_be_that_of_another_argument() -> None:
+    cells = planned("cc=cubic,bbr", "vpn=none", "loss=0").cells
+    assert [(cell["cc"], cell["cc_pep"]) for cell in cells] == [("cubic", "cubic"), ("bbr", "bbr")]
+    cells = planned("cc=cubic,bbr", "vpn=none", "loss=0", "cc_pep=bbr").cells
+    assert [(cell["cc"], cell["cc_pep"]) for cell in cells] == [("cubic", "bbr"), ("bbr", "bbr")]
 
 
 def test_x_sweep_must_have_its_shape(tmp_path: Path) -> None:
@@ -129,3 +139,65 @@ def test_run_ids_follow_from_everything_a_run_depends_on() -> None:
         *runs(planned("vpn=none", "cc=bbr", "loss=1"), kernel="another"),
     ]
     assert len({one.run_id, *(other.run_id for other in others)}) == 4
+
+
+def campaign_file(folder: Path, text: str) -> Path:
+    file = folder / "campaign.yml"
+    file.write_text(text)
+    return file
+
+
+TWO_SCENARIOS = """
+seeds: [3, 7]
+scenarios:
+  - scenario: geo
+    values: {vpn: [none, wireguard], cc: [bbr]}
+  - scenario: leo_loss
+    values: {vpn: [none], cc: [bbr], loss: [0, 0.5]}
+"""
+
+
+def planned_file(file: Path, *settings: str, seeds: tuple[int, ...] | None = None) -> list[Campaign]:
+    return plan_file(file, settings, seeds, PACKAGES, REPOSITORY / "scenarios")
+
+
+def test_a_campaign_file_names_several_scenarios(tmp_path: Path) -> None:
+    geo, leo = planned_file(campaign_file(tmp_path, TWO_SCENARIOS))
+    assert (geo.scenario.name, len(geo.cells), geo.seeds) == ("geo", 2, (3, 7))
+    assert leo.values["loss"] == ("0", "0.5")
+
+
+def test_settings_and_seeds_take_the_place_of_the_files(tmp_path: Path) -> None:
+    file = campaign_file(tmp_path, TWO_SCENARIOS)
+    geo, leo = planned_file(file, "loss=2", "size=1M", seeds=(1,))
+    assert (geo.values["loss"], leo.values["loss"], leo.values["size"], leo.seeds) == (("2",), ("2",), ("1M",), (1,))
+
+
+@pytest.mark.parametrize("file", sorted((REPOSITORY / "campaigns").glob("*.yml")), ids=lambda file: str(file.stem))
+def test_the_campaigns_of_the_repository(file: Path) -> None:
+    assert all(campaign.cells for campaign in planned_file(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "a list `scenarios`"),
+        ("scenarios: [", "campaign.yml: while parsing"),
+        ("scenarios: [geo]", "scenarios.0: should have the keys"),
+        ("scenarios: [{scenario: goe}]", "no such file"),
+        ("scenarios: [{scenario: geo, values: {vpn: none}}]", "scenarios.0.values: should be an object of lists"),
+        ("scenarios: [{scenario: geo, values: {vpn: [ipsec]}}]", "vpn is one of none"),
+        ("scenarios: [{scenario: geo, values: {vpm: [none]}}]", "did you mean vpn"),
+        ("scenarios: [{scenario: geo, values: {vpn: [none, none]}}]", "given twice"),
+        ("scenarios: [{scenario: geo}]\nseeds: many", "seeds: give how many"),
+        ("scenarios: [{scenario: geo}]\nseed: 5", "seed: a campaign file has the keys"),
+    ],
+)
+def test_bad_campaign_files_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InputError, match="(?s)" + words):
+        planned_file(campaign_file(tmp_path, text))
+
+
+def test_a_setting_that_no_scenario_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none of the scenarios of .* has this argument"):
+        planned_file(campaign_file(tmp_path, TWO_SCENARIOS), "vpm=none")

@@ -167,6 +167,34 @@ def test_a_scenarios_name_leads_nowhere_else(tmp_path: Path, capsys: pytest.Capt
     assert "name one with --results DIR" in capsys.readouterr().err
 
 
+def test_a_campaign_file_has_its_own_results_and_a_table_per_scenario(
+    tmp_path: Path, engine: type[FakeEngine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    both = "scenarios: [{scenario: geo_loss, values: &v {cc: [bbr], vpn: [none], loss: [0]}}, {scenario: leo_loss, values: *v}]"
+    (tmp_path / "two.yml").write_text(both)
+    assert cli.main(["two.yml", "--quiet", "--seeds", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "geo_loss: transfer time" in printed and "leo_loss: transfer time" in printed
+    asked = json.loads((tmp_path / "results/two/campaign.json").read_text())
+    assert asked["command"] == "./openbach-run two.yml --seeds 2"
+    rows = list(csv.DictReader((tmp_path / "results/two/results.csv").open()))
+    assert [run["run_id"] for run in asked["runs"]] == [row["run_id"] for row in rows]
+    assert [row["scenario"] for row in rows] == 2 * ["geo_loss"] + 2 * ["leo_loss"]
+
+
+def test_a_dry_run_tells_what_there_is_to_do_and_runs_nothing(
+    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("--results", str(tmp_path), "--workers", "1", "--quiet")
+    capsys.readouterr()
+    assert run("--results", str(tmp_path), "--workers", "1", "--seeds", "61", "--dry-run") == 0
+    printed = capsys.readouterr().out
+    assert "183 runs, 3 finished already, 180 to do" in printed
+    assert "about 3 min on 1 CPUs" in printed  # the made-up engine's runs take 1 s
+    assert len(engine.ran) == 3
+
+
 def test_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("--results", str(tmp_path), "--format", "json")
     assert [row["loss"] for row in json.loads(capsys.readouterr().out)] == ["0", "0.1", "1"]

@@ -74,9 +74,8 @@ def test_same_table_and_files_as_the_virtual_engine(
     assert content["command"].endswith(f"--engine controller --controller {fake.url} --project satvpn")
     written = "".join(file.read_text() for file in record.parent.iterdir() if file.is_file())
     assert "secret" not in written + printed.out + printed.err
-    assert fake.started == [
-        {"vpn": "none", "cc": "bbr", "pep": "none", "size": "30M", "initcwnd": "10", "buffer_bdp": "1", "loss": "0"}
-    ]
+    (sent,) = fake.started
+    assert {"vpn": "none", "cc": "bbr", "pep": "none", "size": "30M", "loss": "0"}.items() <= sent.items()
 
 
 @pytest.mark.parametrize(("options", "words"), [(["--pcap"], "tcpdump"), (["--workers", "2"], "one at a time")])

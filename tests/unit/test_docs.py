@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.campaign import parse_seeds, plan
-from openbach_run.cli import COMMANDS as SUBCOMMANDS
-from openbach_run.cli import parser
+from openbach_run.cli import COMMANDS, campaigns_of, parser, path_of
 from openbach_run.job_packages import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PACKAGES = load_packages([ROOT / "jobs"])
-COMMANDS = sorted(
+LINES = sorted(
     {
         line.split("  #")[0].strip()
         for page in PAGES
@@ -28,16 +26,16 @@ COMMANDS = sorted(
 )
 
 
-@pytest.mark.parametrize("line", COMMANDS)
-def test_commands_are_understood(line: str) -> None:
+@pytest.mark.parametrize("line", LINES)
+def test_commands_are_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     words = shlex.split(line)[1:]
-    if words[0] in SUBCOMMANDS:
-        import_module(SUBCOMMANDS[words[0]]).parser().parse_args(words[1:])
-        return
-    arguments = parser().parse_intermixed_args(words) if "--help" not in line else None
-    if arguments and not arguments.check:
-        name = Path(arguments.scenario).stem
-        assert plan(ROOT / f"scenarios/{name}.json", arguments.settings, parse_seeds(arguments.seeds), PACKAGES).cells
+    if words[0] in COMMANDS:
+        import_module(COMMANDS[words[0]]).parser().parse_args(words[1:])
+    elif "--help" not in words:
+        arguments = parser().parse_intermixed_args(words)
+        if not arguments.check:
+            assert campaigns_of(path_of(arguments.scenario), arguments, PACKAGES)
 
 
 def test_links_lead_somewhere() -> None:

@@ -94,16 +94,22 @@ def test_vpn_configurations_travel_with_their_job(made: Path) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_uninstalling_leaves_the_hosts_tools_alone(name: str) -> None:
-    tasks = yaml.safe_load((ROOT / f"jobs/{name}/uninstall_{name}.yml").read_text())
-    modules = [key for task in tasks for key in task if "." in key]
-    assert modules == ["ansible.builtin.file"]
-    assert [task["ansible.builtin.file"]["path"] for task in tasks] == [f"/opt/openbach/agent/jobs/{name}"]
+    """Files only, and only those that the job has brought: its folder, and what it has built and installed itself."""
+    for task in yaml.safe_load((ROOT / f"jobs/{name}/uninstall_{name}.yml").read_text()):
+        (module,) = (key for key in task if key.startswith("ansible."))
+        assert module == "ansible.builtin.file"
+        removed = task.get("loop", [task[module]["path"]])
+        assert removed[0] == f"/opt/openbach/agent/jobs/{name}"
+        assert all(path.startswith("/usr/local/") for path in removed[1:])
 
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_installing_only_adds(name: str) -> None:
     for task in yaml.safe_load((ROOT / f"jobs/{name}/install_{name}.yml").read_text()):
         (module,) = (key for key in task if key.startswith("ansible."))
+        if module == "ansible.builtin.command":
+            assert task[module].startswith(f"make -C /opt/openbach/agent/jobs/{name}/")
+            continue
         assert module in ("ansible.builtin.apt", "ansible.builtin.copy")
         assert task[module].get("state", "present") == "present"
 

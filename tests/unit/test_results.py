@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From records to rows and to the table."""
+"""From records to rows, and to the files that other programs read."""
 
 from __future__ import annotations
 
@@ -15,19 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.campaign import Campaign
-from openbach_run.model import parse_scenario
 from openbach_run.record import Record
-from openbach_run.results import as_csv, as_markdown, as_text, least_transfer_time_s, measures, table
+from openbach_run.results import as_csv, columns, least_transfer_time_s, line_protocol, measures, write_parquet
 
 COLUMNS = [
     "scenario", "vpn", "pep", "cc", "loss", "seed", "status", "transfer_time_s", "goodput_mbps", "bytes", "ttfb_s",
     "retransmits", "virtual_s", "wall_s", "run_id", "capture_sha256",
 ]  # fmt: skip
-
-
-def campaign(seeds: tuple[int, ...] = (1,), **values: tuple[str, ...]) -> Campaign:
-    return Campaign(parse_scenario({"name": "geo", "openbach_functions": []}, {}), {}, values, seeds)
 
 
 def record(time_s: float | None = 28.5, status: str = "Finished Ok", seed: int = 1, **arguments: str) -> Record:
@@ -81,6 +75,50 @@ def test_rows_of_a_scenario_of_another_shape() -> None:
     assert (row["orbit"], row["vpn"]) == ("leo", "")
 
 
+def test_columns_of_several_scenarios_stay_in_order() -> None:
+    rows = [
+        {"scenario": 1, "loss": 1, "seed": 1, "bytes": 1},
+        {"scenario": 1, "flows": 1, "seed": 1, "mos": 1, "bytes": 1},
+    ]
+    assert columns(rows) == ["scenario", "flows", "loss", "seed", "mos", "bytes"]
+
+
+def test_parquet_has_the_rows_of_csv_and_types(tmp_path: Path) -> None:
+    import pandas
+
+    records = [
+        record(vpn="none", loss="0.1"),
+        replace(record(None, "Guest Lost", vpn="none", loss="1"), measures={"mos": 4.2}),
+    ]
+    write_parquet(records, tmp_path / "results.parquet")
+    frame = pandas.read_parquet(tmp_path / "results.parquet")
+    assert list(frame.columns) == list(pandas.read_csv(io.StringIO(as_csv(records))).columns)
+    assert frame.transfer_time_s.tolist()[0] == 28.5
+    assert frame.transfer_time_s.isna().tolist() == [False, True]
+    assert frame.loss.tolist() == ["0.1", "1"]
+    assert (frame.dtypes["transfer_time_s"], frame.dtypes["mos"], frame.dtypes["seed"]) == (
+        "float64",
+        "float64",
+        "int64",
+    )
+
+
+def test_line_protocol_is_what_a_collector_would_write(tmp_path: Path) -> None:
+    metadata = {
+        "time": 1767225600082, "job_name": "file_transfer", "agent_name": "pc 1", "job_instance_id": 3,
+        "scenario_instance_id": 1, "owner_scenario_instance_id": 1, "suffix": "Flow,1", "is_file": False,
+    }  # fmt: skip
+    write_statistics(
+        tmp_path, [{"_metadata": metadata, "bytes": 3, "ok": True, "why": 'a "b"', "path": [1], "none": None}]
+    )
+    (line,) = line_protocol([tmp_path])
+    assert line == (
+        "file_transfer,@agent_name=pc\\ 1,@job_instance_id=3,@owner_scenario_instance_id=1,@scenario_instance_id=1,"
+        "@suffix=Flow\\,1 "
+        'bytes=3.0,ok=true,why="a \\"b\\"",path="[1]" 1767225600082\n'
+    )
+
+
 NAMES = st.sampled_from(["vpn", "cc", "loss", "note"])
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"))  # Python 3.11's csv does not quote a lone CR
 
@@ -90,38 +128,6 @@ def test_values_survive_csv(arguments: dict[str, str]) -> None:
     with io.StringIO(as_csv([replace(record(), arguments=arguments)]), newline="") as file:
         (row,) = csv.DictReader(file)
     assert {name: row[name] for name in arguments} == arguments
-
-
-def test_the_last_swept_argument_makes_the_columns() -> None:
-    swept = campaign(vpn=("none", "wireguard"), cc=("bbr",), loss=("0", "1"))
-    shown = table(swept, [record(vpn="none", cc="bbr", loss="1")])
-    assert shown.header == ["vpn", "loss=0", "loss=1"]
-    assert shown.rows == [["none", "–", "28.50"], ["wireguard", "–", "–"]]
-    assert "with cc=bbr" in shown.title
-
-
-def test_several_seeds_show_median_and_range_and_failures() -> None:
-    one = record(vpn="none")
-    done = [replace(one, seed=seed, measures={"transfer_time_s": 20.0 + seed}) for seed in (1, 2, 5)]
-    failed = replace(one, seed=4, status="Finished Ko")
-    shown = table(campaign((1, 2, 4, 5), vpn=("none",)), [*done, failed])
-    assert shown.rows == [["22.00 [21.00–25.00] (1 failed)"]]
-    assert shown.note == "median [least–most] over 4 seeds"
-
-
-@pytest.mark.parametrize(
-    ("known", "cell"),
-    [([], "–"), ([record(vpn="none", status="Guest Lost")], "failed"), ([record(None, vpn="none")], "done")],
-)
-def test_cells_without_a_time(known: list[Record], cell: str) -> None:
-    assert table(campaign(vpn=("none",)), known).rows == [[cell]]
-
-
-def test_a_scenario_without_arguments_has_one_cell() -> None:
-    shown = table(campaign(), [record()])
-    assert (shown.header, shown.rows) == (["run"], [["28.50"]])
-    assert "28.50" in as_text(shown)
-    assert "| run |\n| --- |\n| 28.50 |" in as_markdown(shown)
 
 
 @pytest.mark.parametrize(("size", "least_s"), [("30M", 25.094), ("30000k", 25.094), ("1448", 1514 * 8 / 10e6)])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from openbach_run.job_packages import load_packages
+
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 _spec = importlib.util.spec_from_file_location("build", SCENARIOS / "build.py")
 assert _spec and _spec.loader
@@ -22,3 +24,9 @@ def test_file_is_in_step_with_its_builder(name: str) -> None:
 
 def test_every_file_has_a_builder() -> None:
     assert {file.stem for file in SCENARIOS.glob("*.json")} == set(build.SCENARIOS)
+
+
+def test_positions_are_the_same_in_job_and_builder() -> None:
+    pep = load_packages([SCENARIOS.parent / "jobs/pep"])["pep"].job
+    (position,) = pep.arguments.required
+    assert sorted(position.choices) == sorted(["none", *build.PEP_HOSTS])

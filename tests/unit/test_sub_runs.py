@@ -10,7 +10,7 @@ from typing import Any
 from openbach_run.campaign import Campaign
 from openbach_run.model import parse_scenario
 from openbach_run.record import Record
-from openbach_run.sub_runs import unfold, unfold_campaign
+from openbach_run.sub_runs import unfold, unfold_all, unfold_campaign
 
 PARENT = Record("ab", "both", {"size": "1M"}, 3, "Finished Ok", None, 40.0, 2.0, "cd", {}, "./openbach-run", {}, [])
 EVENTS = [
@@ -65,7 +65,8 @@ def test_the_campaign_is_that_of_the_scenario_started(tmp_path: Path) -> None:
     sub = parse_scenario({"name": "one", "openbach_functions": []}, {})
     functions = [{"id": 0, "start_scenario_instance": {"scenario_name": "one", "arguments": {"cc": "bbr"}}}]
     parent = parse_scenario({"name": "both", "openbach_functions": functions}, {})
-    campaign, records = unfold_campaign(Campaign(parent, {"one": sub}, {"size": ("1M",)}, (3,)), [PARENT], tmp_path)
+    records = unfold_all([PARENT], tmp_path)
+    campaign = unfold_campaign(Campaign(tmp_path, parent, {"one": sub}, {"size": ("1M",)}, (3,)), records)
     assert campaign.scenario is sub
     assert campaign.values == {"cc": ("bbr", "cubic")}
     assert len(records) == 2

@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
 SCENARIOS = load_scenarios(ROOT / "scenarios", PACKAGES)
 PLATFORM = Platform(load_inventory(ROOT / "inventory.yml"), agent_addresses(ROOT / "inventory.yml"), PACKAGES)
-ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M", "initcwnd": "10", "buffer_bdp": "1"}
+ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M", "initcwnd": "10", "buffer_bdp": "1",
+             "cc_pep": "bbr", "initcwnd_pep": "10"}  # fmt: skip
 LIMIT_S = 20
 
 

@@ -1,23 +1,241 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job pep: position none, that is no proxy. Positions A and B arrive with the PEP program (pep/)."""
+"""OpenBACH job pep: a proxy on this host that splits the TCP connections that pass, until the job is stopped.
+
+Rules of nftables hand the connections to satpep (pep/ of the repository) or pepsal, a routing table makes their packets local:
+
+    arrives ──► prerouting: tproxy, mark ──► ip rule: mark ──► table: local ──► proxy ──► leaves with the client's address
+
+`position` says where the scenario wants a proxy, `--at` at which positions this host has one: one scenario has the job on every
+host that may need it. The job is ready when a connection has gone through; `wait` ends then.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import signal
+import socket
+import subprocess
+import sys
+import syslog
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import collect_agent
+import proof
 
 CONFIGURATION = "/opt/openbach/agent/jobs/pep/pep_rstats_filter.conf"
-SIGNALS = {signal.SIGTERM, signal.SIGINT}
+POSITIONS = ("none", "A", "B", "A_double", "B_double")
+TABLE = "satpep"
+READY = "\0openbach-pep-ready"
+"""Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's network namespace)."""
+LIMIT_S = 60.0
+RETRY_S = 0.1
+
+
+def positions(text: str) -> list[str]:
+    named = text.split(",")
+    if wrong := [name for name in named if name not in POSITIONS[1:]]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not a position; they are {', '.join(POSITIONS[1:])}")
+    return named
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("position", choices=POSITIONS, help="where the scenario has a proxy")
+    parser.add_argument("--at", type=positions, default=POSITIONS[1:], help="where this host is one, e.g. A,A_double")
+    modes = parser.add_subparsers(dest="mode", required=True)
+    modes.add_parser("wait", help="ends as soon as the proxy on this host is ready")
+    run = modes.add_parser("run", help="runs the proxy until stopped")
+    run.add_argument("--program", choices=["satpep", "pepsal"], default="satpep")
+    run.add_argument("--cc", help="congestion control of both legs (default: the host's)")
+    run.add_argument("--initcwnd", type=int, help="initial window of both legs in segments (default: the routes')")
+    run.add_argument("--client-leg", default="", help="KEY=VALUE,… as satpep takes them")
+    run.add_argument("--server-leg", default="", help="KEY=VALUE,… as satpep takes them")
+    run.add_argument("--interfaces", help="only connections that arrive there, e.g. to_st,to_gw")
+    run.add_argument("--except-ports", help="not connections to these TCP ports, e.g. 5999,22")
+    run.add_argument("--max-connections", type=int, default=2112)
+    run.add_argument("--port", type=int, default=5000, help="where the proxy listens")
+    run.add_argument("--mark", type=int, default=1, help="of the packets that are to be made local")
+    run.add_argument("--table", type=int, default=100, help="routing table that makes them so")
+    arguments = parser.parse_args(argv)
+    ours = ("client_leg", "server_leg", "initcwnd")
+    if arguments.mode == "run" and arguments.program == "pepsal" and any(getattr(arguments, name) for name in ours):
+        parser.error("--initcwnd, --client-leg and --server-leg need satpep: pepsal has no such option")
+    return arguments
+
+
+def ruleset(arguments: argparse.Namespace, interfaces: list[str]) -> str:
+    """The nft script. The first rule is for packets of connections that the proxy has already: without it the answers to
+    its own connections would pass it by."""
+    listed = ", ".join(f'"{name}"' for name in interfaces)
+    only = f"iifname {{ {listed} }} ct direction original " if interfaces else ""  # answers come back by another interface
+    ports = [f"tcp {way} {{ {arguments.except_ports} }} accept" for way in ("dport", "sport") if arguments.except_ports]
+    return f"""
+table inet {TABLE} {{
+    chain prerouting {{
+        type filter hook prerouting priority mangle; policy accept;
+        meta l4proto != tcp accept
+        socket transparent 1 meta mark set {arguments.mark} accept
+        fib daddr type local accept
+        {"; ".join(ports)}
+        {only}meta l4proto tcp tproxy to :{arguments.port} meta mark set {arguments.mark} accept
+    }}
+}}
+"""
+
+
+def run(*command: str, text: str | None = None) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, input=text)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def has_ipv6() -> bool:
+    switch = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
+    return switch.exists() and switch.read_text().strip() == "0"
+
+
+def routing(arguments: argparse.Namespace, verb: str) -> list[list[str]]:
+    """Commands to `add` or `del` what makes marked packets local, IPv4 and (if the host has it) IPv6."""
+    mark, table = str(arguments.mark), str(arguments.table)
+    everything = {"-4": "0.0.0.0/0", **({"-6": "::/0"} if has_ipv6() else {})}
+    return [
+        command
+        for family, network in everything.items()
+        for command in (
+            ["ip", family, "rule", verb, "fwmark", mark, "lookup", table],
+            ["ip", family, "route", verb, "local", network, "dev", "lo", "table", table],
+        )
+    ]
+
+
+def put_rules(arguments: argparse.Namespace, interfaces: list[str]) -> None:
+    remove_rules(arguments)
+    run("nft", "-f", "-", text=ruleset(arguments, interfaces))
+    for command in routing(arguments, "add"):
+        run(*command)
+
+
+def remove_rules(arguments: argparse.Namespace) -> None:
+    """As far as they are there: also what a killed job has left."""
+    for command in (["nft", "delete", "table", "inet", TABLE], *routing(arguments, "del")):
+        subprocess.run(command, check=False, capture_output=True)
+
+
+def command_line(arguments: argparse.Namespace) -> list[str]:
+    port, connections = str(arguments.port), str(arguments.max_connections)
+    command = [arguments.program, "-p", port, "-c", connections]
+    if arguments.cc:
+        command += ["-C", arguments.cc.removesuffix("_nohystart")]
+    if arguments.program == "satpep":
+        both = f"initcwnd={arguments.initcwnd}," if arguments.initcwnd else ""
+        command += ["-l", "-", "--client", both + arguments.client_leg, "--server", both + arguments.server_leg]
+    return command
+
+
+def retried(attempt: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not attempt():
+        if time.monotonic() > end:
+            sys.exit(f"{what} after {LIMIT_S:g} s")
+        time.sleep(RETRY_S)
+
+
+def listens(program: subprocess.Popen[Any], port: int) -> bool:
+    if program.poll() is not None:
+        sys.exit(f"{program.args!r} ended with exit code {program.returncode}")
+    return bool(run("ss", "-Hltn", "sport", "=", f":{port}").strip())
+
+
+def is_ready() -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(READY) == 0
+
+
+class Connections:
+    """satpep's statistics (satpep(8)) as statistics of OpenBACH: two for each connection, and their sums. The proof's own
+    connection is none."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.bytes: dict[str, Any] = {"bytes_to_server": 0, "bytes_to_client": 0}
+
+    def take(self, line: str) -> None:
+        event: dict[str, Any] = json.loads(line)
+        if event["event"] not in ("connected", "ended") or event["client"].startswith(f"{proof.CLIENT}:"):
+            return
+        passed = {name: event[name] for name in self.bytes}
+        if event["event"] == "connected":
+            self.count += 1
+        else:
+            self.bytes = {name: self.bytes[name] + passed[name] for name in passed}
+        legs = {
+            f"{side}_{key}": value
+            for side in ("client", "server")
+            for key, value in event.get(f"{side}_leg", {}).items()
+        }
+        ends = {key: event[key] for key in ("event", "client", "server", "outcome", "duration_s") if key in event}
+        collect_agent.send_stat(collect_agent.now(), suffix=f"connection_{event['id']}", **ends, **passed, **legs)
+
+    def send_sums(self) -> None:
+        collect_agent.send_stat(collect_agent.now(), connections=self.count, **self.bytes)
+
+
+def split(arguments: argparse.Namespace) -> None:
+    """Rules, program, proof; then statistics as they come, until the program is told to end."""
+    interfaces = [name for name in (arguments.interfaces or "").split(",") if name]
+    program = subprocess.Popen(command_line(arguments), stdout=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGTERM, lambda *_: program.terminate())
+    signal.signal(signal.SIGINT, lambda *_: program.terminate())
+    assert program.stdout
+    try:
+        if arguments.program == "satpep":
+            if '"ready"' not in program.stdout.readline():
+                sys.exit(f"satpep ended before it was ready, with exit code {program.wait()}")
+        else:
+            retried(lambda: listens(program, arguments.port), f"nothing listens on port {arguments.port}")
+        put_rules(arguments, [*interfaces, proof.INTERFACE] if interfaces else [])
+        address_kept = proof.goes_through()
+        if not address_kept and arguments.program == "satpep":
+            sys.exit("the proxy shows the server its own address instead of the client's")
+        with socket.socket(socket.AF_UNIX) as ready:
+            ready.bind(READY)
+            ready.listen()
+            what = "" if address_kept else ", with the proxy's address instead of the client's"
+            collect_agent.send_log(syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}")
+            if arguments.program == "satpep":
+                seen = Connections()
+                for line in program.stdout:
+                    seen.take(line)
+                seen.send_sums()
+            program.wait()
+    finally:
+        program.terminate()
+        exit_code = program.wait()
+        remove_rules(arguments)
+    if exit_code not in (0, -signal.SIGTERM):
+        sys.exit(f"{arguments.program} ended by itself with exit code {exit_code}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("position", choices=["none"])
-    parser.parse_args()
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    signal.sigwait(SIGNALS)
+    arguments = parse()
+    wanted = arguments.position in arguments.at
+    if arguments.mode == "wait":
+        if wanted:
+            retried(is_ready, "the proxy on this host is not ready")
+    elif not wanted:
+        stops = {signal.SIGTERM, signal.SIGINT}
+        signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+        signal.sigwait(stops)
+    elif shutil.which(arguments.program) is None:
+        sys.exit(f"{arguments.program} is not installed on this host")
+    else:
+        split(arguments)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,14 @@ from openbach_run.engine.cache import Progress, content_hash, made_once
 from openbach_run.engine.debian import Apt, Package, run
 from openbach_run.engine.kernel import ensure_tools
 
-DIRECTORIES = ("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run", "var/openbach_stats", "var/www")
+DIRECTORIES = (
+    *("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run", "usr/local/sbin"),
+    *("var/openbach_stats", "var/www"),
+)
 LINKS = {
     "opt/openbach/virtualenv/bin/python3": "/usr/bin/python3",
     "opt/openbach/vpn-configs": "/opt/openbach-run/vpn-configs",
+    "usr/local/sbin/satpep": "/opt/openbach-run/bin/satpep",
 }
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"

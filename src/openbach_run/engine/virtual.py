@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 from openbach_run.engine.cache import Progress, cache_directory
 from openbach_run.engine.image import Image, ensure_code, ensure_image
 from openbach_run.engine.kernel import Kernel, ensure_kernel
+from openbach_run.engine.programs import ensure_programs
 from openbach_run.errors import SetupError
 
 GUEST_MEMORY = "512M"
@@ -34,6 +35,8 @@ SILENCE_LIMIT_S = (
     120.0  # wall time without an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung
 )
 PIPE_BYTES = 1 << 20
+RUN_LIMIT_BYTES = 64 << 20
+"""What a run may write, its capture apart; one that writes more is ended."""
 
 GUEST_MODULES = ("__init__.py", "director.py", "errors.py", "inventory.py", "jobs.py", "model.py", "guest")
 """What of this package runs in the guest. A change to anything else makes no finished run stale."""
@@ -78,12 +81,14 @@ class VirtualEngine:
         self._stopping = False
 
     def prepare(self, progress: Progress) -> None:
-        """Makes the kernel, the guest tree and the snapshot of the code if they are missing. Raises SetupError."""
+        """Makes the kernel, the guest tree, the jobs' programs and the snapshot of the code if they are missing. Raises
+        SetupError."""
         guest = self._repository / "src/openbach_run/guest"
         try:
             self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
             self._image = ensure_image(self._cache, guest, _vpn_packages(self._repository), progress)
-            self._code = ensure_code(self._cache, self._image, self._code_folders)
+            programs = ensure_programs(self._cache, self._code_folders, progress)
+            self._code = ensure_code(self._cache, self._image, {**self._code_folders, **programs})
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
 
@@ -118,12 +123,11 @@ class VirtualEngine:
             finally:
                 os.close(write_end)
             capture = _Capture(packets, run_dir / "capture.pcapng" if self._pcap else None)
-            hung = self._watch(guest, run_dir / "events.jsonl", on_event)
+            ended_why = self._watch(guest, run_dir, on_event)
             capture.join()
         wall_s = time.monotonic() - started
         shutil.rmtree(run_dir / "uml", ignore_errors=True)
-        silence_s = self._silence_limit_s if hung else None
-        return _outcome(run_dir, wall_s, capture.sha256, silence_s, guest.returncode)
+        return _outcome(run_dir, wall_s, capture.sha256, ended_why, guest.returncode)
 
     def stop(self) -> None:
         """Ends every guest that runs, and lets no other one start."""
@@ -170,18 +174,21 @@ class VirtualEngine:
             self._guests.add(guest)
         return guest
 
-    def _watch(self, guest: subprocess.Popen[bytes], events: Path, on_event: OnEvent) -> bool:
-        """Passes events on until the guest is gone. True when it had to be killed because none came."""
-        reader = _EventReader(events, on_event)
+    def _watch(self, guest: subprocess.Popen[bytes], run_dir: Path, on_event: OnEvent) -> str | None:
+        """Passes events on until the guest is gone. Why it was killed, if it was."""
+        reader = _EventReader(run_dir / "events.jsonl", on_event)
         ended = os.pidfd_open(guest.pid)
         heard = time.monotonic()
-        hung = False
+        why = None
         try:
             while not select.select([ended], [], [], 0.2)[0]:
                 if reader.read():
                     heard = time.monotonic()
-                elif time.monotonic() - heard > self._silence_limit_s and not hung:
-                    hung = True
+                elif time.monotonic() - heard > self._silence_limit_s:
+                    why = f"showed no progress for {self._silence_limit_s:g} s and was ended"
+                if _written_bytes(run_dir) > RUN_LIMIT_BYTES:
+                    why = f"wrote more than {RUN_LIMIT_BYTES >> 20} MiB into {run_dir} and was ended"
+                if why:
                     guest.kill()
             reader.read()
         finally:
@@ -190,7 +197,7 @@ class VirtualEngine:
             guest.wait()
             with self._lock:
                 self._guests.discard(guest)
-        return hung
+        return why
 
 
 class _Capture(threading.Thread):
@@ -246,6 +253,15 @@ def guest_code(repository: Path, jobs: Mapping[str, Path]) -> dict[str, Path]:
     }
 
 
+def _written_bytes(run_dir: Path) -> int:
+    files = [Path(folder, name) for folder, _, names in os.walk(run_dir) for name in names if name != "capture.pcapng"]
+    total = 0
+    for file in files:
+        with suppress(FileNotFoundError):
+            total += file.lstat().st_size
+    return total
+
+
 def _vpn_packages(repository: Path) -> list[str]:
     descriptions = sorted((repository / "vpn-configs").glob("*/vpn.json"))
     return sorted({package for file in descriptions for package in json.loads(file.read_text())["packages"]})
@@ -257,14 +273,12 @@ def _widen(pipe: int) -> None:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
-def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, silence_s: float | None, exit_code: int) -> Outcome:
+def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, ended_why: str | None, exit_code: int) -> Outcome:
     try:
         result = json.loads((run_dir / "result.json").read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
-        why = f"ended before the scenario did ({how})"
-        if silence_s is not None:
-            why = f"showed no progress for {silence_s:g} s and was ended"
+        why = ended_why or f"ended before the scenario did ({how})"
         tail = "\n".join(console_tail(run_dir))
         return Outcome("Guest Lost", 0.0, wall_s, capture_sha256, f"the guest {why}; its console's last lines:\n{tail}")
     error = None if result["status"] == "Finished Ok" else _explain(result)

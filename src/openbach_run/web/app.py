@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from openbach_run import package
+from openbach_run.errors import InputError
 from openbach_run.model import Scenario
 from openbach_run.web import api_instances, api_login, api_platform, api_projects, page
 from openbach_run.web.answers import Refusal, Services, refuse
@@ -57,6 +58,7 @@ def make_app(
     app.add_exception_handler(Refusal, refuse)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(RequestValidationError, _no_number)
+    app.add_exception_handler(InputError, _bad_input)
     app.add_exception_handler(TooLarge, lambda request, error: too_large())
     app.add_middleware(Guard, sessions=sessions)
     return app
@@ -74,6 +76,10 @@ def begin_project(database: Database, platform: Platform, scenarios: Sequence[Sc
 def _no_route(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code)
+
+
+def _bad_input(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, 422)
 
 
 def _no_number(request: Request, error: Exception) -> JSONResponse:

@@ -49,7 +49,8 @@ def find_scenario(services: Services, project: str, name: str) -> tuple[Scenario
 def start(services: Services, project: str, name: str, arguments: Mapping[str, str]) -> int:
     """One instance, as the API starts them: no default values, seed 1. Its id."""
     scenario, subs, versions = find_scenario(services, project, name)
-    campaign = Campaign(scenario, subs, {name: (value,) for name, value in arguments.items()}, (1,))
+    values: dict[str, tuple[str, ...]] = {name: (value,) for name, value in arguments.items()}
+    campaign = Campaign(Path(scenario.name), scenario, subs, values, (1,))
     inventory = project_inventory(services, project, campaign)
     try:
         check_values(scenario, arguments, services.platform.jobs)

@@ -23,7 +23,7 @@ from typing import Any
 
 from openbach_run.campaign import Campaign, RunSpec
 from openbach_run.errors import InputError, SetupError
-from openbach_run.executor import Engine, execute_run
+from openbach_run.executor import Engine, PlannedRun, execute_run
 from openbach_run.inventory import Inventory
 from openbach_run.job_packages import Package
 from openbach_run.record import Record, Store
@@ -194,7 +194,8 @@ class Launcher:
             ["./openbach-run", order.spec.scenario["name"], *settings, "--seeds", f"{order.spec.seed},"]
         )
         try:
-            place, record = execute_run(engine, store, order.spec, cpu, command, lambda event: self._tell(order, event))
+            planned = PlannedRun(order.spec, engine, command)
+            place, record = execute_run(planned, store, cpu, lambda event: self._tell(order, event))
         except InterruptedError:  # stopped before its guest was there
             return None
         if order.instance in self._stopped:

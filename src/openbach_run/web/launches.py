@@ -14,8 +14,8 @@ from openbach_run.campaign import Campaign, campaign_of
 from openbach_run.errors import InputError
 from openbach_run.model import parse_scenario
 from openbach_run.record import Record, Store, statistics
-from openbach_run.results import table
-from openbach_run.sub_runs import unfold_campaign
+from openbach_run.sub_runs import unfold_all, unfold_campaign
+from openbach_run.tables import campaign_table
 from openbach_run.web.answers import Services, not_found
 from openbach_run.web.instances import GUEST_START_MS, find_scenario, project_inventory
 from openbach_run.web.replay import as_date, read_events
@@ -31,7 +31,7 @@ def launch(
 ) -> int:
     """Starts a campaign. Its id. Raises InputError or Refusal."""
     scenario, subs, versions = find_scenario(services, project, name)
-    campaign = campaign_of(scenario, subs, given, seeds, services.platform.packages, name)
+    campaign = campaign_of(Path(name), scenario, subs, given, seeds, services.platform.packages)
     runs = len(campaign.cells) * len(seeds)
     if runs > RUNS_LIMIT:
         raise InputError(f"{runs} runs are more than the {RUNS_LIMIT} that are started here at once")
@@ -90,11 +90,11 @@ def read_record(run_dir: str) -> Record | None:
 def campaign_of_launch(services: Services, row: Row, runs: Sequence[Row]) -> Campaign:
     """What was launched, in the versions of then."""
     versions: dict[str, int] = json.loads(runs[0]["versions"])
-    stored = services.database.stored(versions)
-    parsed = {name: parse_scenario(one, services.platform.jobs) for name, one in stored.items()}
+    sources = services.database.sources(versions)
+    parsed = {name: parse_scenario(one, services.platform.jobs) for name, one in sources.items()}
     scenario = parsed.pop(row["scenario"])
     values = {name: tuple(listed) for name, listed in json.loads(row["values"]).items()}
-    return Campaign(scenario, parsed, values, tuple(json.loads(row["seeds"])))
+    return Campaign(Path(scenario.name), scenario, parsed, values, tuple(json.loads(row["seeds"])))
 
 
 def state(services: Services, number: int) -> dict[str, Any]:
@@ -104,12 +104,8 @@ def state(services: Services, number: int) -> dict[str, Any]:
     values: dict[str, list[str]] = json.loads(row["values"])
     swept = [name for name, listed in values.items() if len(listed) > 1]
     records = {record.run_id: record for record in records_of(runs)}
-    campaign, parts = unfold_campaign(
-        campaign_of_launch(services, row, runs),
-        list(records.values()),
-        services.launcher.directory(row["scenario"]) / "runs",
-    )
-    shown = table(campaign, parts)
+    parts = unfold_all(list(records.values()), services.launcher.directory(row["scenario"]) / "runs")
+    shown = campaign_table(unfold_campaign(campaign_of_launch(services, row, runs), parts), parts)
     return {
         "total": len(runs),
         "done": sum(run["stop_date"] is not None for run in runs),
@@ -118,7 +114,7 @@ def state(services: Services, number: int) -> dict[str, Any]:
         "table": {
             "title": shown.title,
             "header": shown.header,
-            "labels": len(shown.header) - sum("=" in name or name == "run" for name in shown.header),
+            "labels": shown.labels,
             "rows": shown.rows,
             "note": shown.note,
         },

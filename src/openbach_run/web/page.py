@@ -20,7 +20,7 @@ from openbach_run.errors import InputError
 from openbach_run.model import Malformed, Scenario, argument_choices, parse_scenario
 from openbach_run.package import PROJECT
 from openbach_run.results import as_csv
-from openbach_run.sub_runs import unfold
+from openbach_run.sub_runs import unfold_all
 from openbach_run.web import launches
 from openbach_run.web.answers import Refusal, Services, With
 from openbach_run.web.instances import find_instance, find_scenario
@@ -112,7 +112,7 @@ def argument_fields(
     """What the form asks for: of each argument its choices if it has any, what is chosen, what a sweep would take."""
     choices = argument_choices(found, services.platform.jobs, subs)
     try:
-        defaults, swept = (sweep_table(found, found.name, key) for key in ("defaults", "values"))
+        defaults, swept = (sweep_table(found, Path(found.name), key) for key in ("defaults", "values"))
     except InputError:
         defaults, swept = {}, {}
     fields = []
@@ -192,7 +192,7 @@ def launch_csv(number: int, services: With) -> Response:
     row = launches.find_launch(services, number)
     runs = services.launcher.directory(row["scenario"]) / "runs"
     records = launches.records_of(launches.runs_of(services, number))
-    text = as_csv([part for record in records for part in unfold(record, runs / record.run_id)])
+    text = as_csv(unfold_all(records, runs))
     headers = {"Content-Disposition": f'attachment; filename="launch{number}.csv"'}
     return Response(text, media_type="text/csv", headers=headers)
 

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A laboratory for every test, and satpep built under ASan and UBSan: what a sanitizer finds fails the test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from lab import ROOT, Lab, Satpep
+
+StartSatpep = Callable[..., Satpep]
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("pep")
+    subprocess.run(["make", "-s", "-C", ROOT / "pep", f"OUT={out}", "satpep-asan"], check=True)
+    return out / "satpep-asan"
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    made = Lab()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def satpep(lab: Lab, program: Path, tmp_path: Path) -> Iterator[StartSatpep]:
+    started: list[Satpep] = []
+
+    def start(*options: str, descriptors: int | None = None) -> Satpep:
+        log = tmp_path / f"satpep-{len(started)}.jsonl"
+        started.append(Satpep(lab, program, log, *options, descriptors=descriptors))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.returncode is None:
+            exit_code, said = one.stop()
+            assert exit_code == 0, said

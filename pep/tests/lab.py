@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Three hosts on this machine, as network namespaces, and satpep on the middle one, in real time:
+
+    client 10.1.0.2 ── 10.1.0.1 pep 10.2.0.1 ── 10.2.0.2 server        (fd01::/64 and fd02::/64 likewise)
+
+Rules and routes are those of the job (jobs/pep/files/pep.py). Nothing here touches the machine's own network.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "src/openbach_run/guest"), str(ROOT / "jobs/pep/files")]
+
+import pep  # noqa: E402  the job
+
+CLONE_NEWNET = 0x40000000  # linux/sched.h
+HOSTS = ("client", "pep", "server")
+SERVER = {4: "10.2.0.2", 6: "fd02::2"}
+CLIENT = {4: "10.1.0.2", 6: "fd01::2"}
+ADDRESSES = {
+    ("client", "to_pep"): ("10.1.0.2/24", "fd01::2/64"),
+    ("pep", "to_client"): ("10.1.0.1/24", "fd01::1/64"),
+    ("pep", "to_server"): ("10.2.0.1/24", "fd02::1/64"),
+    ("server", "to_pep"): ("10.2.0.2/24", "fd02::2/64"),
+}
+LIMIT_S = 20.0
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def until(condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
+    """The first true value of a condition; fails naming what did not come."""
+    end = time.monotonic() + limit_s
+    while not (value := condition()):
+        assert time.monotonic() < end, f"{what} did not come within {limit_s:g} s"
+        time.sleep(0.01)
+    return value
+
+
+def setns(fd: int) -> None:
+    if libc.setns(fd, CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+class Lab:
+    """The hosts. `inside` holds for the calling thread: sockets and processes made there belong to that host."""
+
+    def __init__(self) -> None:
+        self.home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self.namespaces = {host: self._make() for host in HOSTS}
+        fds = {host: f"/proc/{os.getpid()}/fd/{fd}" for host, fd in self.namespaces.items()}
+        with self.inside("pep"):
+            self.run("ip", "link", "add", "to_client", "type", "veth", "peer", "name", "to_pep", "netns", fds["client"])
+            self.run("ip", "link", "add", "to_server", "type", "veth", "peer", "name", "to_pep", "netns", fds["server"])
+            for family in ("ipv4", "ipv6"):
+                Path(f"/proc/sys/net/{family}/conf/all/forwarding").write_text("1")
+        for host in HOSTS:
+            with self.inside(host):
+                self._configure(host)
+
+    def _make(self) -> int:
+        assert libc.unshare(CLONE_NEWNET) == 0, "network namespaces need root, or unshare -rn"
+        try:
+            return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            setns(self.home)
+
+    def _configure(self, host: str) -> None:
+        lines = ["link set lo up"]
+        for (owner, device), addresses in ADDRESSES.items():
+            if owner == host:
+                lines += [f"address add {address} dev {device} {'nodad' if ':' in address else ''}" for address in addresses]
+                lines += [f"link set {device} up"]
+        if host != "pep":
+            side = 1 if host == "client" else 2
+            lines += [f"route add 0.0.0.0/0 via 10.{side}.0.1", f"route add ::/0 via fd0{side}::1"]
+        self.run("ip", "-batch", "-", text="\n".join(lines))
+
+    def run(self, *command: str, text: str | None = None) -> str:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, input=text)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+        return done.stdout
+
+    @contextmanager
+    def inside(self, host: str) -> Iterator[None]:
+        setns(self.namespaces[host])
+        try:
+            yield
+        finally:
+            setns(self.home)
+
+    def new_socket(self, host: str, family: int = 4) -> socket.socket:
+        with self.inside(host):
+            made = socket.socket(socket.AF_INET if family == 4 else socket.AF_INET6)
+        made.settimeout(LIMIT_S)
+        return made
+
+    def listen(self, family: int = 4, port: int = 80, **options: int) -> socket.socket:
+        """On the server. `options` are SO_… by name, set before."""
+        made = self.new_socket("server", family)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for name, value in options.items():
+            made.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
+        made.bind((SERVER[family], port))
+        made.listen(512)
+        return made
+
+    def connect(self, family: int = 4, port: int = 80, **options: int) -> socket.socket:
+        """From the client to the server."""
+        made = self.new_socket("client", family)
+        for name, value in options.items():
+            made.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
+        made.connect((SERVER[family], port))
+        return made
+
+    def pair(self, listener: socket.socket, family: int = 4) -> tuple[socket.socket, socket.socket]:
+        """A connection's two ends: the client's, the server's."""
+        client = self.connect(family, listener.getsockname()[1])
+        server, _ = listener.accept()
+        server.settimeout(LIMIT_S)
+        return client, server
+
+    def close(self) -> None:
+        for fd in (*self.namespaces.values(), self.home):
+            os.close(fd)
+
+
+class Satpep:
+    """The program on the host pep, with its rules. `events` are its statistics so far."""
+
+    def __init__(self, lab: Lab, program: Path, log: Path, *options: str, descriptors: int | None = None) -> None:
+        self.lab, self.log = lab, log
+        log.unlink(missing_ok=True)
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None
+        arguments = pep.parse(["A", "run"])
+        with lab.inside("pep"):
+            self.process = subprocess.Popen(
+                [str(program), "-l", str(log), "-u", "", *options], stderr=subprocess.PIPE, text=True, preexec_fn=limit
+            )
+            pep.put_rules(arguments, [])
+        until(lambda: self.process.poll() is not None or self.events(), "satpep ready")
+        assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+
+    def events(self, kind: str = "") -> list[dict[str, Any]]:
+        lines = self.log.read_text().splitlines(keepends=True) if self.log.exists() else []
+        events: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [event for event in events if kind in ("", event["event"])]
+
+    def ended(self, count: int = 1) -> list[dict[str, Any]]:
+        return until(lambda: (self.events("ended") if len(self.events("ended")) >= count else None), f"{count} ended")  # type: ignore[no-any-return]
+
+    def status(self, key: str) -> str:
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(line.split(None, 1)[1] for line in lines if line.startswith(key + ":"))
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def totals(self) -> dict[str, Any]:
+        before = len(self.events("totals"))
+        self.process.send_signal(signal.SIGUSR1)
+        return until(lambda: self.events("totals")[before:], "totals")[0]  # type: ignore[no-any-return]
+
+    def stop(self) -> tuple[int, str]:
+        """Exit code and what it said on stderr: under ASan, leaks would be there."""
+        self.process.terminate()
+        _, said = self.process.communicate(timeout=60)
+        with self.lab.inside("pep"):
+            pep.remove_rules(pep.parse(["A", "run"]))
+        return self.process.returncode, said

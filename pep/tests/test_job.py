@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The job pep on the host in the middle: proves that a connection goes through, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import ROOT, Lab, until
+
+JOB = ROOT / "jobs/pep/files/pep.py"
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(lab: Lab, program: Path, tmp_path: Path) -> Iterator[Start]:
+    """Starts the job on the host pep, with the sanitized satpep as the one that is installed."""
+    (tmp_path / "satpep").write_text(f'#!/bin/sh\nexec {program} -u "" "$@"\n')
+    (tmp_path / "satpep").chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src/openbach_run/guest"),
+        "OPENBACH_STATISTICS": str(tmp_path / "statistics"),
+        "JOB_NAME": "pep",
+    }
+    started = []
+
+    def run(*arguments: str, **more: str) -> subprocess.Popen[str]:
+        with lab.inside("pep"):
+            started.append(subprocess.Popen(
+                [sys.executable, JOB, *arguments], env={**environment, **more},
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            ))  # fmt: skip
+        return started[-1]
+
+    yield run
+    for job in started:
+        if job.poll() is None:
+            job.kill()
+            job.wait()
+
+
+def state(lab: Lab) -> str:
+    """All that the job may change on its host."""
+    shown = [("nft", "list", "ruleset")]
+    shown += [("ip", family, *what) for family in ("-4", "-6") for what in (("rule",), ("route", "show", "table", "all"))]
+    with lab.inside("pep"):
+        links = [link["ifname"] for link in json.loads(lab.run("ip", "-j", "link"))]
+        return "\n".join([*(lab.run(*command) for command in shown), *links])
+
+
+def ended(job: subprocess.Popen[str]) -> tuple[int, str]:
+    said, _ = job.communicate(timeout=60)
+    return job.returncode, said
+
+
+def test_it_splits_while_it_runs_and_takes_everything_back(lab: Lab, start: Start) -> None:
+    before = state(lab)
+    job = start("A", "run", "--cc", "reno")
+    assert ended(start("A", "wait")) == (0, "")
+    client, server = lab.pair(lab.listen())
+    client.sendall(b"through")
+    assert server.recv(7) == b"through"
+    with lab.inside("pep"):
+        assert lab.run("ss", "-tinHO").count(" reno ") == 2
+    job.send_signal(signal.SIGTERM)
+    exit_code, said = ended(job)
+    assert exit_code == 0, said
+    assert "a connection has gone through" in said
+    assert state(lab) == before
+
+
+def test_what_a_killed_one_has_left_does_not_disturb_the_next(lab: Lab, start: Start) -> None:
+    job = start("A", "run")
+    assert ended(start("A", "wait"))[0] == 0
+    with lab.inside("pep"):
+        program = int(lab.run("ss", "-Hltnp", "sport = :5000").partition("pid=")[2].partition(",")[0])
+    job.kill()
+    os.kill(program, signal.SIGKILL)
+    job.wait()
+    until(lambda: not listening(lab), "the end of satpep")
+    start("A", "run")
+    assert ended(start("A", "wait"))[0] == 0
+    client, server = lab.pair(lab.listen())
+    client.sendall(b"again")
+    assert server.recv(5) == b"again"
+
+
+def listening(lab: Lab) -> str:
+    with lab.inside("pep"):
+        return lab.run("ss", "-Hltn", "sport = :5000").strip()
+
+
+def test_elsewhere_it_does_nothing(lab: Lab, start: Start) -> None:
+    before = state(lab)
+    job = start("B", "--at", "A,A_double", "run")
+    assert ended(start("B", "--at", "A,A_double", "wait")) == (0, "")
+    assert state(lab) == before
+    job.send_signal(signal.SIGTERM)
+    assert ended(job)[0] == 0
+
+
+def test_only_the_interfaces_and_ports_asked_for(lab: Lab, start: Start) -> None:
+    start("A", "run", "--interfaces", "to_server", "--except-ports", "5999,22")
+    assert ended(start("A", "wait"))[0] == 0
+    lab.pair(lab.listen())
+    with lab.inside("pep"):
+        assert lab.run("ss", "-tnH", "state", "established") == ""
+
+
+def test_ports_that_are_excepted_pass_unsplit(lab: Lab, start: Start) -> None:
+    start("A", "run", "--except-ports", "5999,22")
+    assert ended(start("A", "wait"))[0] == 0
+    lab.pair(lab.listen(port=5999))
+    with lab.inside("pep"):
+        assert lab.run("ss", "-tnH", "state", "established") == ""
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["A", "run", "--cc", "nosuch"], "satpep ended before it was ready"),
+    (["A", "run", "--program", "pepsal"], "pepsal is not installed on this host"),
+    (["A", "--at", "C", "run"], "'C' is not a position"),
+])  # fmt: skip
+def test_what_cannot_work_is_an_error_and_leaves_nothing(lab: Lab, start: Start, arguments: list[str], said: Any) -> None:
+    before = state(lab)
+    exit_code, printed = ended(start(*arguments, PATH=os.environ["PATH"]) if "pepsal" in arguments else start(*arguments))
+    assert exit_code != 0
+    assert said in printed
+    assert state(lab) == before

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Medians over seeds with 95 % bootstrap intervals, and comparisons of two cells paired by seed.
+
+The same seed gives all cells of a campaign the same loss process, so two cells are compared seed by seed and the
+differences are resampled, not the cells (percentile bootstrap: Efron and Tibshirani 1993, chapter 13). The resampling
+has a seed of its own: the same results give the same intervals. With n seeds no such interval reaches beyond the
+least and the greatest value, which hold the median with probability 1 - 2^(1-n): 94 % for 5 seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # its import costs a tenth of a short command: it waits until there are several seeds
+    import numpy
+
+CONFIDENCE = 0.95
+RESAMPLES = 10_000
+BOOTSTRAP_SEED = 1
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A median over `seeds` seeds. `low` and `high` are None for a single seed: nothing can be claimed from it."""
+
+    median: float
+    low: float | None
+    high: float | None
+    seeds: int
+
+    def lies_within(self, least: float, most: float) -> bool | None:
+        """True or False when the whole interval says so, None when it does not decide."""
+        if self.low is None or self.high is None:
+            return None
+        if least <= self.low and self.high <= most:
+            return True
+        return False if self.high < least or self.low > most else None
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """The median of one value a seed, with its interval; None of no values."""
+    if not values:
+        return None
+    if len(values) == 1:
+        return Estimate(float(values[0]), None, None, 1)
+    import numpy
+
+    taken = numpy.asarray(values, dtype=float)
+    median = float(numpy.median(taken))
+    medians = numpy.median(taken[_resamples(len(taken))], axis=1)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = numpy.quantile(medians, [tail, 1 - tail])
+    return Estimate(median, float(low), float(high), len(taken))
+
+
+def difference(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Estimate | None:
+    """Median of `cell - baseline` over the seeds (the keys) that both have."""
+    return estimate([cell[seed] - baseline[seed] for seed in sorted(cell.keys() & baseline.keys())])
+
+
+def ratio(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Estimate | None:
+    """Median of `cell / baseline` over the seeds that both have and where the baseline is not zero."""
+    seeds = [seed for seed in sorted(cell.keys() & baseline.keys()) if baseline[seed]]
+    return estimate([cell[seed] / baseline[seed] for seed in seeds])
+
+
+@cache
+def _resamples(count: int) -> numpy.typing.NDArray[numpy.int64]:
+    """RESAMPLES × count indices, drawn with replacement; the same for every cell, which keeps cells paired."""
+    import numpy
+
+    return numpy.random.default_rng(BOOTSTRAP_SEED).integers(count, size=(RESAMPLES, count))

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a report is made from: the cells of campaigns, with their runs, read from results directories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from openbach_run.errors import InputError
+from openbach_run.intervals import Estimate, estimate
+from openbach_run.record import Record, Store
+from openbach_run.results import least_transfer_time_s
+
+
+@dataclass(frozen=True)
+class Run:
+    """One planned run; `record` is None when it was not run."""
+
+    seed: int
+    run_dir: Path
+    record: Record | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`values`: scenario, orbit and the scenario's arguments by name; `runs`: one a seed."""
+
+    values: dict[str, str]
+    runs: list[Run] = field(default_factory=list)
+
+    def measured(self, measure: str) -> dict[int, float]:
+        """The measure by seed, of the runs that finished and have it."""
+        found: dict[int, float] = {}
+        for run in self.runs:
+            value = run.record.measures.get(measure) if run.record and run.record.finished else None
+            if isinstance(value, int | float):
+                found[run.seed] = float(value)
+        return found
+
+    def estimate(self, measure: str) -> Estimate | None:
+        return estimate(list(self.measured(measure).values()))
+
+    @property
+    def failed(self) -> list[Record]:
+        return [run.record for run in self.runs if run.record and not run.record.finished]
+
+    @property
+    def not_run(self) -> int:
+        return sum(run.record is None for run in self.runs)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all planned runs finished."""
+        return not self.failed and not self.not_run
+
+    @property
+    def least_transfer_time_s(self) -> float | None:
+        return least_transfer_time_s(self.values.get("size", ""))
+
+
+@dataclass(frozen=True)
+class Campaigns:
+    """The campaigns of a report. `commands` run them again."""
+
+    commands: list[str]
+    cells: list[Cell]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for cell in self.cells for run in cell.runs]
+
+    @property
+    def records(self) -> list[Record]:
+        return [run.record for run in self.runs if run.record]
+
+    def distinct(self, name: str, cells: Iterable[Cell] | None = None) -> list[str]:
+        """The values of an argument, in the order of the campaigns; numbers in theirs."""
+        found = list(dict.fromkeys(cell.values[name] for cell in cells or self.cells if name in cell.values))
+        return sorted(found, key=float) if all(map(is_number, found)) else found
+
+
+def read_campaigns(directories: Sequence[Path]) -> Campaigns:
+    """Raises InputError for a directory without the results of a campaign."""
+    commands: list[str] = []
+    cells: dict[tuple[tuple[str, str], ...], Cell] = {}
+    for directory in directories:
+        asked = _asked(directory)
+        commands.append(asked["command"])
+        store = Store(directory)
+        orbits: dict[str, Any] = {}
+        for planned in asked["runs"]:
+            run_dir = store.runs / planned["run_id"]
+            record = store.load(planned["run_id"])
+            name, arguments = planned["scenario"], planned["arguments"]
+            if name not in orbits and record is not None:
+                orbits[name] = _orbit_argument(json.loads((run_dir / "run.json").read_text())["scenario"])
+            orbit = str(orbits.get(name, ""))
+            orbit = arguments.get(orbit[1:], "") if orbit[:1] == "$" else orbit
+            values = {"scenario": name, "orbit": orbit, **_followers_named(arguments)}
+            cell = cells.setdefault(tuple(values.items()), Cell(values))
+            if planned["seed"] not in {run.seed for run in cell.runs}:
+                cell.runs.append(Run(planned["seed"], run_dir, record))
+    return Campaigns(commands, list(cells.values()))
+
+
+def _asked(directory: Path) -> dict[str, Any]:
+    file = directory / "campaign.json"
+    try:
+        asked: dict[str, Any] = json.loads(file.read_text())
+    except FileNotFoundError:
+        raise InputError(
+            f"{directory}: no results of a campaign (no campaign.json); name a directory of results/"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{file}: {error}; run the campaign again, finished runs are kept") from error
+    return asked
+
+
+def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
+    """Arguments of a part of the path that have the value of the end hosts' (cc_pep that of cc) as `$cc`, so that cells
+    which differ in `cc` differ in nothing else."""
+
+    def leader(name: str) -> str:
+        return name.rpartition("_")[0]
+
+    return {
+        name: f"${leader(name)}" if value == arguments.get(leader(name)) else value for name, value in arguments.items()
+    }
+
+
+def _orbit_argument(scenario: Mapping[str, Any]) -> str:
+    """The value that a job of the scenario has for `orbit`: a text, or $name of the scenario's argument; "" if none has."""
+    for function in scenario.get("openbach_functions", []):
+        for arguments in function.get("start_job_instance", {}).values():
+            if isinstance(arguments, dict) and "orbit" in arguments:
+                return str(arguments["orbit"])
+    return ""
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+Selection = Mapping[str, Any]
+"""Argument → list of the values it may have, or {"above": number}."""
+
+
+def matches(cell: Cell, selection: Selection) -> bool:
+    return all(_allows(allowed, cell.values.get(name)) for name, allowed in selection.items())
+
+
+def _allows(allowed: Any, value: str | None) -> bool:
+    if value is None:
+        return False
+    if isinstance(allowed, Mapping):
+        return is_number(value) and float(value) > allowed["above"]
+    return any(value == str(one) or _same_number(value, str(one)) for one in allowed)
+
+
+def _same_number(one: str, other: str) -> bool:
+    return is_number(one) and is_number(other) and float(one) == float(other)
+
+
+def partner(cell: Cell, others: Iterable[Cell], free: Iterable[str]) -> list[Cell]:
+    """The cells that have the same values as `cell` but for the arguments in `free`; itself is none of them."""
+    ignored = set(free)
+
+    def rest(one: Cell) -> dict[str, str]:
+        return {name: value for name, value in one.values.items() if name not in ignored}
+
+    return [other for other in others if other is not cell and rest(other) == rest(cell)]
+
+
+def name_of(cell: Cell, names: Sequence[str]) -> str:
+    """`geo, wireguard, PEP B, cubic, 1 % loss`: the cell's values of these arguments, for a sentence."""
+    return ", ".join(said(name, cell.values[name]) for name in names if cell.values.get(name))
+
+
+def said(name: str, value: str) -> str:
+    match name:
+        case "scenario" | "cc" | "vpn" if not (name == "vpn" and value == "none"):
+            return value
+        case "vpn":
+            return "no VPN"
+        case "orbit":
+            return value.upper()
+        case "pep":
+            return "no PEP" if value == "none" else f"PEP {value}"
+        case "loss":
+            return f"{value} % loss"
+        case _:
+            return f"{name}={value}"

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run report RESULTS…`: writes the technical report of campaigns into a directory, whole or not at all."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from openbach_run import results, tables
+from openbach_run.errors import InputError
+from openbach_run.progress import Reporter
+from openbach_run.report import content, document
+from openbach_run.report.cells import Campaigns, read_campaigns
+from openbach_run.report.claims import Verdict, judge, read_claims
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+TEMPLATES = REPOSITORY / "reports/templates"
+FORMS = {"txt": tables.as_text, "md": tables.as_markdown, "tex": tables.as_latex, "html": tables.as_html}
+CLAIMS = REPOSITORY / "reports/claims.yml"
+
+DESCRIPTION = """\
+Writes the technical report of one or more campaigns: report.html (one file, works
+offline), report.pdf, report.md; figures/ (SVG and PDF) and tables/ (text, Markdown,
+LaTeX, HTML) for papers; claims.csv (every comparison); results.csv and
+results.parquet (every run).
+"""
+
+EPILOG = """\
+examples:
+  openbach-run campaigns/matrix.yml --seeds 5
+  openbach-run report results/matrix -o reports/matrix
+  openbach-run report results/geo_loss results/leo_loss --baseline vpn=wireguard pep=none -o reports/mine
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "openbach-run report",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("results", metavar="RESULTS", nargs="+", type=Path, help="a results directory of a campaign")
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="where the report goes (default reports/<name of RESULTS>)"
+    )
+    made.add_argument(
+        "--baseline",
+        metavar="NAME=VALUE",
+        nargs="+",
+        default=["vpn=none", "pep=none"],
+        help="the configuration that all others are compared with (default vpn=none pep=none)",
+    )
+    made.add_argument("--quiet", action="store_true", help="no progress")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    arguments = parser().parse_args(argv)
+    campaigns = read_campaigns(arguments.results)
+    if not campaigns.records:
+        raise InputError(f"{arguments.results[0]}: nothing has been run yet")
+    baseline = _baseline(arguments.baseline, campaigns)
+    output = arguments.output or Path("reports") / arguments.results[0].resolve().name
+    _refuse_foreign(output)
+    new = output.with_name(f"{output.name}.unfinished")
+    shutil.rmtree(new, ignore_errors=True)
+    with Reporter(arguments.quiet) as reporter:
+        verdicts = write(campaigns, baseline, new, reporter)
+    shutil.rmtree(output, ignore_errors=True)
+    new.rename(output)
+    print(tables.as_text(content.claims_table(verdicts)))
+    print(f"{output}/report.html, report.pdf, report.md")
+    return 0
+
+
+def _baseline(settings: Sequence[str], campaigns: Campaigns) -> dict[str, str]:
+    """Raises InputError for a baseline that no cell is."""
+    baseline = dict(text.partition("=")[::2] for text in settings)
+    if not any(baseline.items() <= cell.values.items() for cell in campaigns.cells):
+        known = {name for cell in campaigns.cells for name in cell.values}
+        raise InputError(
+            f"--baseline {' '.join(settings)}: no cell has these values; arguments are {', '.join(sorted(known))}"
+        )
+    return baseline
+
+
+def _refuse_foreign(output: Path) -> None:
+    if output.exists() and not (output / "report.md").exists():
+        raise InputError(f"{output} exists and is no report; name another directory with -o")
+
+
+def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, reporter: Reporter) -> list[Verdict]:
+    """All files of the report; the verdicts on the claims."""
+    for folder in ("figures", "tables"):
+        (output / folder).mkdir(parents=True)
+    reporter.show("judging the claims", 0)
+    verdicts = [judge(name, described, campaigns) for name, described in read_claims(CLAIMS).items()]
+    settings = content.settings(campaigns)
+    named_tables = {
+        "claims": content.claims_table(verdicts),
+        "platform": content.platform_table(campaigns, content.named_packages(REPOSITORY)),
+    }
+    sections = []
+    for number, setting in enumerate(settings):
+        reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(settings))
+        drawings = content.drawings(setting, baseline)
+        for drawing in drawings:
+            drawing.save(output / "figures")
+        of_setting = content.tables(setting, baseline)
+        named_tables.update(of_setting)
+        sections.append({"setting": setting, "drawings": drawings, "tables": of_setting})
+    for name, table in named_tables.items():
+        for ending, form in FORMS.items():
+            (output / "tables" / f"{name}.{ending}").write_text(form(table))
+    (output / "results.csv").write_text(results.as_csv(campaigns.records))
+    results.write_parquet(campaigns.records, output / "results.parquet")
+    (output / "claims.csv").write_text(_claims_csv(verdicts))
+    reporter.show("setting the text", 0.8)
+    markdown = _text(campaigns, baseline, verdicts, sections, named_tables)
+    (output / "report.md").write_text(markdown)
+    (output / "report.html").write_text(document.as_html(markdown, output, TEMPLATES / "page.html.j2"))
+    (output / "report.pdf").write_bytes(document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2"))
+    reporter.show("the report is written", 1)
+    return verdicts
+
+
+def _text(
+    campaigns: Campaigns,
+    baseline: Mapping[str, str],
+    verdicts: Sequence[Verdict],
+    sections: Sequence[Mapping[str, Any]],
+    named_tables: Mapping[str, tables.Table],
+) -> str:
+    template = document.templates(TEMPLATES).get_template("report.md.j2")
+    text = template.render(
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        campaigns=campaigns,
+        baseline=baseline,
+        verdicts=verdicts,
+        sections=sections,
+        tables=named_tables,
+        failures=content.failures(campaigns),
+        best=content.best_transports(campaigns),
+        content=content,
+        rows=tables.markdown_rows,
+        docs=REPOSITORY / "docs",
+    )
+    return text.strip() + "\n"
+
+
+def _claims_csv(verdicts: Sequence[Verdict]) -> str:
+    """One row per comparison; empty where there is no interval."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = "claim part comparison measure bounds median low high seeds decision why_not"
+    writer.writerow(columns.split())
+    for verdict in verdicts:
+        for one in verdict.comparisons:
+            found = [one.found.median, one.found.low, one.found.high, one.found.seeds] if one.found else [None] * 4
+            decision = {True: "holds", False: "does not hold", None: "not decided"}[one.holds]
+            shown = [round(value, 6) if isinstance(value, float) else value for value in found]
+            writer.writerow(
+                [
+                    verdict.claim,
+                    one.part.says,
+                    one.name,
+                    one.part.measure,
+                    one.part.bounds,
+                    *shown,
+                    decision,
+                    one.why_not,
+                ]
+            )
+    return text.getvalue()

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the report says: the tables, figures and sentences that its template (reports/templates/report.md.j2) arranges."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from openbach_run.intervals import Estimate
+from openbach_run.report import figures
+from openbach_run.report.cells import Campaigns, Cell, name_of, said
+from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
+from openbach_run.report.figures import Drawing, against, configurations, find, values
+from openbach_run.report.recommendations import AS_GOOD, recommend
+from openbach_run.tables import Table, figure
+
+MEASURE = "transfer_time_s"
+FACTORS = ("vpn", "pep", "cc", "loss")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Cells that share all but VPN, PEP position, transport and loss. `name` is that of its files."""
+
+    name: str
+    title: str
+    cells: list[Cell]
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it has all four factors and a transfer time: then it is drawn as the published report's tables."""
+        return all(name in self.cells[0].values for name in FACTORS) and any(
+            cell.measured(MEASURE) for cell in self.cells
+        )
+
+
+def settings(campaigns: Campaigns) -> list[Setting]:
+    groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
+    for cell in campaigns.cells:
+        groups.setdefault(tuple((k, v) for k, v in cell.values.items() if k not in FACTORS), []).append(cell)
+    scenarios = [dict(key)["scenario"] for key in groups]
+    found = []
+    for number, (key, cells) in enumerate(groups.items()):
+        shared = dict(key)
+        scenario, orbit = shared.pop("scenario"), shared.pop("orbit")
+        name = scenario if scenarios.count(scenario) == 1 else f"{scenario}-{number + 1}"
+        rest = ", ".join(f"{argument}={value}" for argument, value in shared.items() if value[:1] not in ("", "$"))
+        inside = ", ".join(filter(None, [scenario, rest]))
+        found.append(Setting(name, f"{orbit.upper()} ({inside})" if orbit else inside, cells))
+    return found
+
+
+def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
+    cells, name, title = setting.cells, setting.name, setting.title
+    if not setting.is_matrix:
+        return figures.time_series(name, title, cells)
+    made = [figures.heat_map(f"{name}-times", title, cells)]
+    for loss in values(cells, "loss"):
+        chosen = [cell for cell in cells if cell.values["loss"] == loss]
+        if any(against(cell, chosen, baseline) for cell in chosen):
+            made.append(figures.compared(f"{name}-compared-{loss}", f"{title}, {said('loss', loss)}", chosen, baseline))
+    if len(values(cells, "loss")) > 1:
+        made.append(figures.loss_curves(f"{name}-loss", title, cells))
+    if len(cells[0].runs) > 1:
+        made.append(figures.distributions(f"{name}-ecdf", title, cells))
+    return [*made, *figures.time_series(name, title, cells)]
+
+
+def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
+    """Tables by the name of their files."""
+    if not setting.is_matrix:
+        return {f"{setting.name}-measures": measures_table(setting)}
+    made = {
+        f"{setting.name}-times": times_table(setting),
+        f"{setting.name}-recommended": recommendations_table(setting),
+    }
+    for loss in values(setting.cells, "loss"):
+        if changes := changes_table(setting, loss, baseline):
+            made[f"{setting.name}-compared-{loss}"] = changes
+    return made
+
+
+def times_table(setting: Setting) -> Table:
+    """Transfer times: a row per VPN, PEP position and transport, a column per loss."""
+    losses, transports = values(setting.cells, "loss"), values(setting.cells, "cc")
+    rows = [
+        [vpn, pep, cc, *(shown(find(setting.cells, vpn=vpn, pep=pep, cc=cc, loss=loss), MEASURE) for loss in losses)]
+        for vpn, pep in configurations(setting.cells)
+        for cc in transports
+    ]
+    header = ["vpn", "pep", "cc", *(f"loss {loss} %" for loss in losses)]
+    return Table(f"{setting.title}: transfer time (s)", header, rows, note(setting.cells), 3)
+
+
+def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> Table | None:
+    """Time more (+) or less (−) than the baseline with the same transport; None where nothing can be compared."""
+    cells = [cell for cell in setting.cells if cell.values["loss"] == loss]
+    transports = values(cells, "cc")
+    rows = []
+    for vpn, pep in configurations(cells):
+        if baseline.items() <= {"vpn": vpn, "pep": pep}.items():
+            continue
+        chosen = [find(cells, vpn=vpn, pep=pep, cc=cc) for cc in transports]
+        rows.append([vpn, pep, *(change(against(cell, cells, baseline) if cell else None, cell) for cell in chosen)])
+    if not any(text.endswith("%") or "]" in text for row in rows for text in row):
+        return None
+    title = f"{setting.title}, {said('loss', loss)}: transfer time against {name_of_baseline(baseline)}"
+    return Table(title, ["vpn", "pep", *transports], rows, "median of paired changes [95 % bootstrap interval]", 2)
+
+
+def measures_table(setting: Setting) -> Table:
+    """Everything that was measured: a row per cell, a column per measure."""
+    swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or ["scenario"]
+    records = [run.record for cell in setting.cells for run in cell.runs if run.record]
+    names = list(dict.fromkeys(name for one in records for name, value in one.measures.items() if value is not None))
+    rows = [
+        [*(cell.values.get(name, "") for name in swept), *(shown(cell, name) for name in names)]
+        for cell in setting.cells
+    ]
+    return Table(f"{setting.title}: measures", [*swept, *names], rows, note(setting.cells), len(swept))
+
+
+def parts(verdict: Verdict) -> list[tuple[Part, list[Comparison]]]:
+    """The parts that have comparisons, each with them."""
+    distinct = {id(one.part): one.part for one in verdict.comparisons}
+    return [(part, verdict.part(part)) for part in distinct.values()]
+
+
+def name_of_baseline(baseline: Mapping[str, str]) -> str:
+    return ", ".join(said(name, value) for name, value in baseline.items())
+
+
+def shown(cell: Cell | None, measure: str) -> str:
+    """The cell's figure; what failed or was not run is said, never left out."""
+    if cell is None:
+        return "–"
+    parts = [figure(found)] if (found := cell.estimate(measure)) else []
+    parts += [f"{len(cell.failed)} failed"] if cell.failed else []
+    parts += [f"{cell.not_run} not run"] if cell.not_run else []
+    return ", ".join(parts) or "–"
+
+
+def change(found: Estimate | None, cell: Cell | None) -> str:
+    if found is None:
+        return "failed" if cell and cell.failed else "–"
+    text = f"{_percent(found.median)} %"
+    if found.low is not None and found.high is not None:
+        text = f"{_percent(found.median)} % [{_percent(found.low)}, {_percent(found.high)}]"
+    return text if cell is None or cell.whole else f"{text} (of {found.seeds} seeds)"
+
+
+def _percent(ratio: float) -> str:
+    percent = round((ratio - 1) * 100, 1) + 0.0
+    return f"{percent:+.1f}".replace("-", "−") if percent else "0.0"
+
+
+def note(cells: Sequence[Cell]) -> str:
+    seeds = max(len(cell.runs) for cell in cells)
+    least = sorted({time_s for cell in cells if (time_s := cell.least_transfer_time_s)})
+    parts = [f"median [95 % bootstrap interval] over {seeds} seeds" if seeds > 1 else "one seed: no interval"]
+    parts += [f"the least possible time is {time_s:.2f} s" for time_s in least]
+    return "; ".join(parts)
+
+
+def claims_table(verdicts: Sequence[Verdict]) -> Table:
+    rows = [[one.claim, one.statement, one.verdict, why(one)] for one in verdicts]
+    return Table("The published report's claims", ["claim", "statement", "verdict", "why"], rows, VERDICTS_NOTE, 4)
+
+
+VERDICTS_NOTE = (
+    "confirmed: every comparison lies within its bounds with its whole 95 % interval; contradicted: at least one lies "
+    f"outside with its whole interval; a comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"
+)
+
+
+def part_sentence(part: Part, comparisons: Sequence[Comparison]) -> str:
+    """What a part of a claim asks and what was found, from least to most; the comparison farthest off is named."""
+    what = "the ratio" if part.is_ratio else f"the difference in {part.measure}" if part.against else part.measure
+    asked = f"{part.says}: {what} has to be {part.bounds}."
+    known = [(one.found.median, number) for number, one in enumerate(comparisons) if one.found]
+    if not known:
+        return f"{asked} Nothing was measured."
+    least, most = comparisons[min(known)[1]], comparisons[max(known)[1]]
+    found = f"It is {_named(least)}" if least is most else f"It is from {_named(least)} to {_named(most)}"
+    worst = max(comparisons, key=lambda one: one.excess)
+    outside = f"; farthest outside: {_named(worst)}" if worst.excess > 0 and worst not in (least, most) else ""
+    return f"{asked} {found}{outside}."
+
+
+def _named(one: Comparison) -> str:
+    return f"{figure(one.found)} ({one.name})"
+
+
+def recommendations_table(setting: Setting) -> Table:
+    """A row per loss and transport: the best VPN and PEP position, and those as good."""
+    rows = []
+    for loss in values(setting.cells, "loss"):
+        for cc in values(setting.cells, "cc"):
+            chosen = recommend([one for one in setting.cells if (one.values["loss"], one.values["cc"]) == (loss, cc)])
+            if chosen is None:
+                rows.append([loss, cc, f"none: a VPN and {MIN_SEEDS} seeds without failure are needed", "–", "–", "–"])
+            else:
+                best, time = name_of(chosen.best, ("vpn", "pep")), figure(chosen.found)
+                rows.append([loss, cc, best, time, change(chosen.against, None), _positions(chosen.as_good)])
+    header = ["loss (%)", "transport", "VPN and PEP", "time (s)", "against no VPN, no PEP", "as good"]
+    as_good = f"as good: its interval does not exclude that it takes at most {AS_GOOD - 1:.0%} longer"
+    return Table(f"{setting.title}: recommended VPN and PEP position", header, rows, as_good, len(header))
+
+
+def _positions(cells: Sequence[Cell]) -> str:
+    """`wireguard (no PEP, PEP A); openvpn_udp (PEP B)`"""
+    by_vpn: dict[str, list[str]] = {}
+    for cell in cells:
+        by_vpn.setdefault(cell.values["vpn"], []).append(said("pep", cell.values["pep"]))
+    return "; ".join(f"{vpn} ({', '.join(peps)})" for vpn, peps in by_vpn.items()) or "none"
+
+
+def best_transports(campaigns: Campaigns) -> list[str]:
+    """A sentence for each orbit and loss: the best of all transports."""
+    sentences = []
+    for setting in settings(campaigns):
+        if not setting.is_matrix:
+            continue
+        for loss in values(setting.cells, "loss"):
+            best = [
+                (chosen.found.median, number, chosen)
+                for number, cc in enumerate(values(setting.cells, "cc"))
+                if (chosen := recommend([c for c in setting.cells if (c.values["loss"], c.values["cc"]) == (loss, cc)]))
+            ]
+            if best:
+                _, _, chosen = min(best)
+                sentences.append(
+                    f"**{setting.title}, {said('loss', loss)}**: {name_of(chosen.best, ('vpn', 'pep', 'cc'))}, "
+                    f"{figure(chosen.found)} s."
+                )
+    return sentences
+
+
+def failures(campaigns: Campaigns) -> list[str]:
+    """Every cell with runs that failed or are missing, with the first failure's words."""
+    told = []
+    for cell in campaigns.cells:
+        if not cell.whole:
+            names = [name for name in cell.values if name == "scenario" or len(campaigns.distinct(name)) > 1]
+            count = f"{len(cell.failed)} failed, {cell.not_run} not run, of {len(cell.runs)}"
+            first = f": {cell.failed[0].status}, {(cell.failed[0].error or '').splitlines()[0]}" if cell.failed else ""
+            told.append(f"{name_of(cell, names)}: {count}{first}")
+    return told
+
+
+def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
+    """What the runs depend on; several values where the campaigns differ in it."""
+    records = campaigns.records
+    names = list(dict.fromkeys(name for record in records for name in record.identity))
+    rows = [[name, ", ".join(dict.fromkeys(record.identity[name] for record in records))] for name in names]
+    rows += [[f"package {name}", ", ".join(found)] for name in packages if (found := _versions(campaigns, name))]
+    seeds = sorted({run.seed for run in campaigns.runs})
+    rows.append(["seeds", ", ".join(map(str, seeds))])
+    return Table("What the figures depend on", ["", "version"], rows, "every package is in each run's record.json", 2)
+
+
+def _versions(campaigns: Campaigns, name: str) -> list[str]:
+    found = (one.split("_")[1] for record in campaigns.records for one in record.packages if one.split("_")[0] == name)
+    return list(dict.fromkeys(found))
+
+
+def named_packages(repository: Path) -> list[str]:
+    """The Debian packages that the guest and the VPNs ask for by name."""
+    asking = [
+        repository / "src/openbach_run/guest/packages.json",
+        *sorted((repository / "vpn-configs").glob("*/vpn.json")),
+    ]
+    return sorted({name for file in asking for name in json.loads(file.read_text())["packages"]})
+
+
+def page_of(docs: Path, name: str) -> str:
+    """The text of docs/`name`.md below its title, its headings one level lower."""
+    _, _, text = (docs / f"{name}.md").read_text(encoding="utf-8").partition("\n")
+    return re.sub(r"^#", "##", text.strip(), flags=re.MULTILINE)

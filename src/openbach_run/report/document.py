@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One text in Markdown, set as HTML (one file, works offline) and as Typst, from which the PDF is made."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import typst
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+from markupsafe import Markup
+
+
+def templates(folder: Path, *, html: bool = False) -> Environment:
+    return Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def as_html(markdown: str, folder: Path, template: Path) -> str:
+    """`folder` is where the images' paths begin. Images become a part of the page, tables scroll by themselves."""
+    tokens = _parser().parse(markdown)
+    titles = []
+    for number, token in enumerate(tokens):
+        if token.type == "heading_open" and token.tag in ("h2", "h3"):
+            title = tokens[number + 1].content
+            token.attrSet("id", _anchor(title))
+            if token.tag == "h2":
+                titles.append((_anchor(title), title))
+    body = _parser().renderer.render(tokens, _parser().options, {})
+    body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
+    body = re.sub(
+        r'<p><img src="([^"]+)" alt="([^"]*)" ?/?></p>', lambda found: _figure(found[1], found[2], folder), body
+    )
+    page = templates(template.parent, html=True).get_template(template.name)
+    return page.render(title=_title(markdown), titles=titles, body=Markup(body))
+
+
+def as_pdf(markdown: str, folder: Path, template: Path) -> bytes:
+    """`folder` is where the images' paths begin. The fonts are Typst's own: the PDF is the same everywhere."""
+    tree = SyntaxTreeNode(_parser().parse(markdown))
+    body = "".join(_typst(node) for node in tree.children)
+    source = templates(template.parent).get_template(template.name).render(title=_string(_title(markdown)), body=body)
+    text: Any = source.encode()  # its type hints want input and root to be of one type
+    pdf: bytes = typst.compile(text, root=folder, ignore_system_fonts=True, format="pdf", timestamp=0)
+    return pdf
+
+
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark").enable("table")
+
+
+def _title(markdown: str) -> str:
+    return markdown.removeprefix("# ").splitlines()[0]
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"\W+", "-", title.lower()).strip("-")
+
+
+def _figure(source: str, caption: str, folder: Path) -> str:
+    data = base64.b64encode((folder / source).read_bytes()).decode()
+    return (
+        f'<figure><div class="wide" tabindex="0"><img src="data:image/svg+xml;base64,{data}" alt="{caption}"></div>'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def _typst(node: SyntaxTreeNode) -> str:
+    """A node of the Markdown's tree as Typst markup."""
+    inner = "".join(_typst(child) for child in node.children)
+    match node.type:
+        case "heading":
+            return f"#heading(level: {node.tag[1:]})[{inner}]\n\n"
+        case "paragraph":
+            return f"{inner}\n\n"
+        case "inline" | "thead" | "tbody":
+            return inner
+        case "text":
+            return _string_markup(node.content)
+        case "softbreak":
+            return "\n"
+        case "hardbreak":
+            return "#linebreak();"
+        case "strong" | "em":
+            return f"#{'strong' if node.type == 'strong' else 'emph'}[{inner}];"
+        case "code_inline":
+            return f"#raw({_string(node.content)});"
+        case "fence" | "code_block":
+            return f"#raw(block: true, {_string(node.content.rstrip())})\n\n"
+        case "link":
+            address = str(node.attrs["href"])
+            return f"#link({_string(address)})[{inner}];" if address.startswith("http") else inner
+        case "bullet_list" | "ordered_list":
+            return f"#{'list' if node.type == 'bullet_list' else 'enum'}({inner})\n\n"
+        case "list_item":
+            return f"[{inner.strip()}], "
+        case "image":
+            return f"#figure(image({_string(str(node.attrs['src']))}, width: 100%), caption: [{inner}])\n\n"
+        case "tr":
+            return inner
+        case "th" | "td":
+            return f"[{inner}], "
+        case "table":
+            return _typst_table(node)
+        case _:
+            raise ValueError(f"the report's template has a {node.type}, which cannot be set as PDF")
+
+
+def _typst_table(node: SyntaxTreeNode) -> str:
+    header, *body = node.children
+    cells = header.children[0].children
+    align = ", ".join("right" if "right" in str(cell.attrs.get("style", "")) else "left" for cell in cells)
+    rows = "".join(map(_typst, body))
+    return f"#table(columns: {len(cells)}, align: ({align},), table.header({_typst(header)}), {rows})\n\n"
+
+
+def _string(text: str) -> str:
+    """A string literal of Typst."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _string_markup(text: str) -> str:
+    return f"#{_string(text)};" if text else ""

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report's figures, as SVG and PDF: the same cells give the same bytes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib
+import numpy
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from openbach_run.intervals import Estimate, ratio
+from openbach_run.record import statistics
+from openbach_run.report.cells import Cell, is_number, partner, said
+
+MEASURE = "transfer_time_s"
+WIDTH_IN = 7.0
+COLOURS = ("#000000", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
+"""Told apart by the colour-blind as well (Okabe and Ito 2008)."""
+STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+SETTINGS: Any = {
+    "svg.hashsalt": "openbach-run", "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8,
+    "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True,
+}  # fmt: skip
+SERIES_LENGTH = 20
+"""A statistic that a job of a run sent at least so often is drawn over time."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with the name of its files, what it shows, and the words for those who do not see it."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+    def save(self, folder: Path) -> None:
+        """`folder`/`name`.svg and .pdf."""
+        with matplotlib.rc_context(SETTINGS):
+            self.figure.savefig(folder / f"{self.name}.svg", metadata={"Date": None, "Creator": "openbach-run"})
+            self.figure.savefig(folder / f"{self.name}.pdf", metadata={"CreationDate": None, "Creator": "openbach-run"})
+
+
+def values(cells: Sequence[Cell], name: str) -> list[str]:
+    found = list(dict.fromkeys(cell.values.get(name, "") for cell in cells))
+    return sorted(found, key=float) if all(map(is_number, found)) else found
+
+
+def find(cells: Sequence[Cell], **wanted: str) -> Cell | None:
+    return next(
+        (cell for cell in cells if all(cell.values.get(name, "") == value for name, value in wanted.items())), None
+    )
+
+
+def configurations(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    """The pairs of VPN and PEP position, in the order of the campaign."""
+    pairs = {(cell.values.get("vpn", ""), cell.values.get("pep", "")) for cell in cells}
+    return [(vpn, pep) for vpn in values(cells, "vpn") for pep in values(cells, "pep") if (vpn, pep) in pairs]
+
+
+def configuration(vpn: str, pep: str) -> str:
+    return ", ".join(said(name, value) for name, value in (("vpn", vpn), ("pep", pep)) if value)
+
+
+def heat_map(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
+    """Median transfer times: a row per VPN and PEP position, a column per loss and transport (the report's Figure 2)."""
+    rows, losses, transports = configurations(cells), values(cells, "loss"), values(cells, "cc")
+    columns = [(loss, cc) for loss in losses for cc in transports]
+    times = numpy.full((len(rows), len(columns)), numpy.nan)
+    words = {}
+    for (y, (vpn, pep)), (x, (loss, cc)) in itertools.product(enumerate(rows), enumerate(columns)):
+        if cell := find(cells, vpn=vpn, pep=pep, loss=loss, cc=cc):
+            found = cell.estimate(MEASURE)
+            times[y, x] = found.median if found else numpy.nan
+            words[y, x] = _word(cell, found)
+    with matplotlib.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDTH_IN, 1.3 + 0.24 * len(rows)))
+        axes = figure.subplots()
+        scale = LogNorm(numpy.nanmin(times), max(numpy.nanmax(times), numpy.nanmin(times) * 1.01))
+        image = axes.imshow(times, aspect="auto", cmap="YlOrRd", norm=scale)
+        bar = figure.colorbar(image, label="transfer time (s)", format="%g", pad=0.01)
+        bar.ax.yaxis.set_minor_formatter("{x:g}")
+        for (y, x), word in words.items():
+            colour = "white" if scale(times[y, x]) > 0.6 else "black"
+            axes.text(x, y, word, ha="center", va="center", fontsize=6.5, color=colour)
+        axes.set_yticks(range(len(rows)), [configuration(*pair) for pair in rows])
+        axes.set_xticks(range(len(columns)), [cc for _, cc in columns], rotation=40, ha="right", rotation_mode="anchor")
+        axes.tick_params(length=0)
+        for number, loss in enumerate(losses):
+            middle = (number + 0.5) * len(transports) - 0.5
+            axes.text(middle, -0.7, said("loss", loss), ha="center", va="bottom", weight="bold")
+            if number:
+                axes.axvline(number * len(transports) - 0.5, color="white", linewidth=3)
+        axes.spines[:].set_visible(False)
+    starred = " (* some runs failed or are missing)" if any("*" in word for word in words.values()) else ""
+    return Drawing(
+        name, f"{title}: median transfer time in s, by VPN, PEP position, loss and transport{starred}", figure
+    )
+
+
+def _word(cell: Cell, found: Estimate | None) -> str:
+    if found is None:
+        return "failed" if cell.failed else "not run"
+    digits = 1 if found.median < 100 else 0
+    return f"{found.median:.{digits}f}" + ("" if cell.whole else "*")
+
+
+def compared(name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str, str]) -> Drawing:
+    """Ratio of each configuration's time to the baseline's with its interval, per transport (the report's Figures 3 to 6)."""
+    transports = values(cells, "cc")
+    rows = [
+        (vpn, pep) for vpn, pep in configurations(cells) if not baseline.items() <= {"vpn": vpn, "pep": pep}.items()
+    ]
+    with matplotlib.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDTH_IN, 1.1 + 0.3 * len(rows)))
+        axes = figure.subplots()
+        axes.axvline(1, color="#999999", linewidth=0.8)
+        for number, cc in enumerate(transports):
+            for y, (vpn, pep) in enumerate(rows):
+                cell = find(cells, vpn=vpn, pep=pep, cc=cc)
+                found = against(cell, cells, baseline) if cell else None
+                if found:
+                    at = y + (number - (len(transports) - 1) / 2) * 0.22
+                    _with_interval(
+                        axes, found, at, COLOURS[(number + 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
+                    )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(axis="x", which="minor", labelsize=6)
+        axes.set_yticks(range(len(rows)), [configuration(*pair) for pair in rows])
+        axes.invert_yaxis()
+        axes.grid(axis="y", color="#eeeeee")
+        shown = configuration(baseline.get("vpn", ""), baseline.get("pep", ""))
+        axes.set_xlabel(f"transfer time over that of {shown} with the same transport")
+        handles = [
+            Line2D(
+                [], [], color=COLOURS[(n + 1) % len(COLOURS)], marker=MARKERS[n % len(MARKERS)], markersize=4, label=cc
+            )
+            for n, cc in enumerate(transports)
+        ]
+        figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
+    return Drawing(
+        name, f"{title}: transfer time compared with {shown}, median of paired ratios and 95 % interval", figure
+    )
+
+
+def against(cell: Cell, cells: Sequence[Cell], baseline: Mapping[str, str]) -> Estimate | None:
+    """Ratio to the cell that has the baseline's values and otherwise the same; None for that cell itself."""
+    partners = [
+        one for one in partner(cell, cells, baseline) if all(one.values.get(k) == v for k, v in baseline.items())
+    ]
+    return ratio(cell.measured(MEASURE), partners[0].measured(MEASURE)) if partners else None
+
+
+def _with_interval(axes: Axes, found: Estimate, y: float, colour: str, marker: str) -> None:
+    if found.low is not None and found.high is not None:
+        axes.plot([found.low, found.high], [y, y], color=colour, linewidth=1.2)
+    axes.plot(found.median, y, marker, color=colour, markersize=4)
+
+
+def loss_curves(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
+    """Transfer time over loss: a panel per transport, a colour per VPN, a style per PEP position."""
+    losses, vpns, peps = values(cells, "loss"), values(cells, "vpn"), values(cells, "pep")
+    with matplotlib.rc_context(SETTINGS):
+        figure, panels = _panels(values(cells, "cc"), "loss on the satellite link (%)", "transfer time (s)")
+        for cc, axes in panels.items():
+            for vpn, pep in configurations(cells):
+                found = [
+                    (x, estimated)
+                    for x, loss in enumerate(losses)
+                    if (cell := find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss))
+                    and (estimated := cell.estimate(MEASURE))
+                ]
+                colour, style = COLOURS[vpns.index(vpn) % len(COLOURS)], STYLES[peps.index(pep) % len(STYLES)]
+                axes.plot([x for x, _ in found], [one.median for _, one in found], style, color=colour, linewidth=1.1)
+                for x, one in found:
+                    if one.low is not None and one.high is not None:
+                        axes.plot([x, x], [one.low, one.high], color=colour, linewidth=0.8, alpha=0.6)
+            _least(axes, cells)
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("{x:g}")
+            axes.tick_params(axis="y", which="minor", labelsize=6)
+            axes.set_xticks(range(len(losses)), losses)
+        _legend(figure, vpns, peps)
+    return Drawing(
+        name, f"{title}: transfer time over loss, median and 95 % interval; grey: the least possible time", figure
+    )
+
+
+def distributions(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
+    """Empirical distribution of the transfer times over the seeds: a panel per transport and loss rate above 0 (without
+    loss all seeds take the same time; a campaign of that alone is drawn all the same)."""
+    vpns, peps, transports = values(cells, "vpn"), values(cells, "pep"), values(cells, "cc")
+    losses = [loss for loss in values(cells, "loss") if float(loss) > 0] or values(cells, "loss")
+    with matplotlib.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDTH_IN, 0.8 + 2 * len(losses)))
+        grid = figure.subplots(len(losses), len(transports), sharey=True, squeeze=False)
+        for (row, loss), (column, cc) in ((a, b) for a in enumerate(losses) for b in enumerate(transports)):
+            axes = grid[row][column]
+            axes.set_title(f"{cc}, {said('loss', loss)}")
+            axes.grid(color="#eeeeee")
+            for vpn, pep in configurations(cells):
+                cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
+                if cell and (times := sorted(cell.measured(MEASURE).values())):
+                    colour, style = COLOURS[vpns.index(vpn) % len(COLOURS)], STYLES[peps.index(pep) % len(STYLES)]
+                    axes.ecdf(times, color=colour, linestyle=style, linewidth=1.1)
+        figure.supxlabel("transfer time (s)", fontsize=8)
+        figure.supylabel("share of the seeds", fontsize=8)
+        _legend(figure, vpns, peps)
+    return Drawing(name, f"{title}: distribution (ECDF) of the transfer times over the seeds", figure)
+
+
+def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, dict[str, Axes]]:
+    figure = Figure(figsize=(WIDTH_IN, 3.1))
+    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    for name, axes in zip(names, panels, strict=True):
+        axes.set_title(name)
+        axes.grid(color="#eeeeee")
+    figure.supxlabel(x, fontsize=8)
+    panels[0].set_ylabel(y)
+    return figure, dict(zip(names, panels, strict=True))
+
+
+def _least(axes: Axes, cells: Sequence[Cell]) -> None:
+    for least_s in {cell.least_transfer_time_s for cell in cells} - {None}:
+        assert least_s is not None
+        axes.axhline(least_s, color="#999999", linestyle=(0, (1, 1)), linewidth=1)
+
+
+def _legend(figure: Figure, vpns: Sequence[str], peps: Sequence[str]) -> None:
+    handles = [
+        Line2D([], [], color=COLOURS[n % len(COLOURS)], label=said("vpn", vpn)) for n, vpn in enumerate(vpns) if vpn
+    ]
+    styles = [
+        Line2D([], [], color="#666666", linestyle=STYLES[n % len(STYLES)], label=said("pep", pep))
+        for n, pep in enumerate(peps)
+    ]
+    handles += styles if len(peps) > 1 else []
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
+
+
+def time_series(name: str, title: str, cells: Sequence[Cell]) -> list[Drawing]:
+    """For each statistic that jobs sent again and again: one figure, a panel per configuration, a line per job instance and
+    suffix, of the first seed of the first cell of each configuration."""
+    chosen = {pair: cell for pair in configurations(cells) if (cell := find(cells, vpn=pair[0], pep=pair[1]))}
+    series: dict[tuple[str, str], dict[tuple[str, str], dict[str, list[tuple[float, float]]]]] = {}
+    for pair, cell in chosen.items():
+        for statistic, lines in _series(cell).items():
+            series.setdefault(statistic, {})[pair] = lines
+    return [
+        _drawn_over_time(
+            f"{name}-{job}-{statistic}", f"{title}: {statistic} of {job} over virtual time", statistic, panels
+        )
+        for (job, statistic), panels in sorted(series.items())
+    ]
+
+
+def _series(cell: Cell) -> dict[tuple[str, str], dict[str, list[tuple[float, float]]]]:
+    """(job, statistic) → line → (time in s from the first statistic of the run, value)."""
+    sent = statistics(cell.runs[0].run_dir)
+    start_ms = min((one["_metadata"]["time"] for one in sent), default=0)
+    found: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+    for one in sent:
+        metadata = one["_metadata"]
+        line = " ".join(filter(None, [metadata["agent_name"].removeprefix("satvpn_"), metadata.get("suffix")]))
+        for statistic, value in one.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                lines = found.setdefault((metadata["job_name"], statistic), {})
+                lines.setdefault(line, []).append(((metadata["time"] - start_ms) / 1000, float(value)))
+    long = {
+        key: {line: points for line, points in lines.items() if len(points) >= SERIES_LENGTH}
+        for key, lines in found.items()
+    }
+    return {key: lines for key, lines in long.items() if lines}
+
+
+def _drawn_over_time(
+    name: str,
+    caption: str,
+    statistic: str,
+    panels: Mapping[tuple[str, str], Mapping[str, Sequence[tuple[float, float]]]],
+) -> Drawing:
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    lines = list(dict.fromkeys(line for one in panels.values() for line in one))
+    with matplotlib.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDTH_IN, 0.7 + 1.7 * down))
+        grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flatten()
+        for axes, (pair, drawn) in zip(grid, panels.items(), strict=False):
+            axes.set_title(configuration(*pair))
+            axes.grid(color="#eeeeee")
+            for line, points in drawn.items():
+                colour = COLOURS[(lines.index(line) + 1) % len(COLOURS)]
+                axes.plot([t for t, _ in points], [value for _, value in points], color=colour, linewidth=0.8)
+        for axes in grid[len(panels) :]:
+            axes.remove()
+        figure.supxlabel("virtual time (s)", fontsize=8)
+        figure.supylabel(statistic, fontsize=8)
+        handles = [Line2D([], [], color=COLOURS[(n + 1) % len(COLOURS)], label=line) for n, line in enumerate(lines)]
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 6), frameon=False)
+    return Drawing(name, f"{caption}, first seed", figure)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A campaign on a real Dask scheduler and workers, all on this machine: one dies in the middle, one does not fit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY, command
+from distributed import Client
+
+READY_LIMIT_S = 60
+CELLS = ("geo_loss", "vpn=none,wireguard", "cc=bbr,cubic", "loss=0,1", "size=1M", "--seeds", "2")
+
+
+@contextmanager
+def process(*arguments: str, checkout: Path = REPOSITORY) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    with subprocess.Popen([sys.executable, "-m", "dask", *arguments], env=environment) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+def wait_for(state: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + READY_LIMIT_S
+    while not state():
+        assert time.monotonic() < end, f"{what} did not come in {READY_LIMIT_S} s"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Callable[..., list[subprocess.Popen[bytes]]]]:
+    """`cluster(n)` starts a scheduler (`cluster.address` of a file) and n workers."""
+    with ExitStack() as stack:
+
+        def start(workers: int, checkout: Path = REPOSITORY) -> list[subprocess.Popen[bytes]]:
+            file = tmp_path / "scheduler.json"
+            local = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+            stack.enter_context(process("scheduler", "--scheduler-file", str(file), *local))
+            wait_for(file.exists, "the scheduler")
+            of_worker = ("--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", "--no-dashboard")
+            started = [
+                stack.enter_context(
+                    process("worker", *of_worker, "--local-directory", str(tmp_path / str(n)), checkout=checkout)
+                )
+                for n in range(workers)
+            ]
+            with Client(address(tmp_path), set_as_default=False) as client:
+                client.wait_for_workers(workers, READY_LIMIT_S)
+            return started
+
+        yield start
+
+
+def address(folder: Path) -> str:
+    return str(json.loads((folder / "scheduler.json").read_text())["address"])
+
+
+def rows(results: Path) -> list[dict[str, str]]:
+    with (results / "results.csv").open(newline="") as file:
+        return [{name: value for name, value in row.items() if name != "wall_s"} for row in csv.DictReader(file)]
+
+
+def test_a_worker_dies_and_nothing_is_lost_or_kept_twice(
+    cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
+    first, _ = cluster(2)
+    results = tmp_path / "results"
+    arguments = [*CELLS, "--scheduler", address(tmp_path), "--results", str(results)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "openbach_run", *arguments],
+        cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}, stdout=subprocess.DEVNULL,
+    ) as campaign:  # fmt: skip
+        wait_for(lambda: len(list(results.glob("runs/*/record.json"))) >= 3, "the third record")
+        kept = {file: file.stat().st_mtime_ns for file in results.glob("runs/*/record.json")}
+        first.kill()
+        assert campaign.wait(300) == 0
+    assert all(file.stat().st_mtime_ns == when for file, when in kept.items()), "a finished run was run again"
+    assert len(list((results / "runs").iterdir())) == 16
+    here = tmp_path / "here"
+    assert command(*CELLS, "--results", str(here)).returncode == 0
+    assert rows(results) == rows(here), "a run on the cluster is not what it is here"
+
+
+def test_a_worker_of_another_checkout_refuses(
+    cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(
+        REPOSITORY, other, ignore=shutil.ignore_patterns(".git", "results", "reports", "tests", ".*_cache"), symlinks=True
+    )
+    with (other / "jobs/path_ready/files/path_ready.py").open("a") as file:
+        file.write("# changed\n")
+    cluster(1, other)
+    done = command(*CELLS, "--scheduler", address(tmp_path), "--results", str(tmp_path / "results"))
+    assert done.returncode == 1
+    assert "refuses the run" in done.stderr
+    assert "code: code-" in done.stderr
+    assert not list((tmp_path / "results/runs").glob("*/record.json"))
+
+
+def test_no_scheduler(tmp_path: Path) -> None:
+    done = command(*CELLS, "--scheduler", "tcp://127.0.0.1:9", "--results", str(tmp_path / "results"))
+    assert done.returncode == 1
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in done.stderr

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The proxy in its positions: what it splits, what it cannot, and what that does to transfer times."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY, Run, RunCells, command, records
+
+OPENVPN_SERVER = "10.10.4.2:1194"
+IPERF3_SERVER = "192.168.20.2:5201"
+SPLITS = [("none", "A"), ("none", "B"), ("wireguard", "B"), ("openvpn_udp", "B"), ("openvpn_tcp", "A")]
+CANNOT_SPLIT = [("none", "none"), ("wireguard", "A"), ("openvpn_udp", "A")]
+
+
+def with_snapshot(place: Path, host: str, after_s: int, shell_command: str) -> Path:
+    """The scenario geo_loss, with what a command prints on a host so many seconds into the download."""
+    scenario = json.loads((REPOSITORY / "scenarios/geo_loss.json").read_text())
+    functions = scenario["openbach_functions"]
+    (download,) = [function["id"] for function in functions if function.get("label") == "download"]
+    functions.append({
+        "id": len(functions),
+        "label": "snapshot",
+        "wait": {"time": after_s, "launched_ids": [download], "finished_ids": []},
+        "on_fail": {},
+        "start_job_instance": {"entity_name": f"satvpn_{host}", "snapshot": {"command": shell_command}},
+    })  # fmt: skip
+    path = place / "geo_loss.json"
+    path.write_text(json.dumps(scenario))
+    return path
+
+
+def legs_shown(printed: str) -> dict[str, str]:
+    """`ss -tinHO` by "local address > peer"."""
+    return {" > ".join(line.split()[3:5]): line for line in printed.splitlines() if line.startswith("ESTAB")}
+
+
+@pytest.mark.parametrize(("position", "host"), [("A", "gw"), ("B", "pop")])
+def test_ss_and_the_statistics_show_both_legs(tmp_path: Path, position: str, host: str) -> None:
+    """CUBIC on the end hosts, BBR on both legs of the proxy: of the download's connection, 10 s after it has begun."""
+    scenario = with_snapshot(tmp_path, host, 10, "ss -tinHO")
+    settings = ["vpn=none", "cc=cubic", "cc_pep=bbr", f"pep={position}", "loss=0"]
+    jobs = str(REPOSITORY / "tests/guest/jobs")
+    ended = command(str(scenario), *settings, "--jobs", jobs, "--results", str(tmp_path / "results"))
+    assert ended.returncode == 0, ended.stderr
+    (run,) = records(tmp_path / "results")
+    (snapshot,) = run.statistics("snapshot")
+    legs = legs_shown(snapshot["printed"])
+    downloads = [line for line in run.statistics("pep") if line.get("server") == IPERF3_SERVER and line["event"] == "ended"]
+    download = max(downloads, key=lambda line: int(line["bytes_to_client"]))
+    assert int(download["bytes_to_client"]) >= 30_000_000
+    towards_client = legs[f"{download['server']} > {download['client']}"]
+    towards_server = legs[f"{download['client']} > {download['server']}"]
+    for leg, side in ((towards_client, "client"), (towards_server, "server")):
+        assert re.search(r"\bbbr\b", leg)
+        assert download[f"{side}_cc"] == "bbr"
+    assert float(re.search(r"minrtt:([\d.]+)", towards_client)[1]) == pytest.approx(500, abs=2)  # type: ignore[index]
+    assert download["client_min_rtt_ms"] == pytest.approx(500, abs=2)
+    assert download["server_min_rtt_ms"] < 1
+
+
+@pytest.mark.parametrize(("vpn", "servers"), [
+    ("wireguard", []),
+    ("openvpn_udp", []),
+    ("openvpn_tcp", [OPENVPN_SERVER]),
+])  # fmt: skip
+def test_between_a_vpns_ends_it_sees_only_a_tunnel_that_is_tcp(run_cells: RunCells, vpn: str, servers: list[str]) -> None:
+    (run,) = run_cells("geo", f"vpn={vpn}", "cc=cubic", "pep=A", "size=1M")
+    of_proxy = run.statistics("pep")
+    assert [line["server"] for line in of_proxy if line.get("event") == "connected"] == servers
+    (connections,) = [line["connections"] for line in of_proxy if "connections" in line]
+    assert connections == len(servers)
+
+
+def transfer_time_s(run: Run) -> float:
+    return float(run.row["transfer_time_s"])
+
+
+@pytest.mark.parametrize(("vpn", "pep"), SPLITS)
+def test_where_it_splits_its_congestion_control_bears_the_losses(run_cells: RunCells, vpn: str, pep: str) -> None:
+    """Claim C8: CUBIC on the end hosts, BBR on the proxy (and no faster than the link)."""
+    (run,) = run_cells("geo_loss", f"vpn={vpn}", "cc=cubic", "cc_pep=bbr", f"pep={pep}", "loss=1")
+    assert 25.09 < transfer_time_s(run) <= 46
+
+
+@pytest.mark.parametrize(("vpn", "pep"), CANNOT_SPLIT)
+def test_where_it_cannot_split_the_end_hosts_bear_them(run_cells: RunCells, vpn: str, pep: str) -> None:
+    """Claim C8 likewise."""
+    (run,) = run_cells("geo_loss", f"vpn={vpn}", "cc=cubic", "cc_pep=bbr", f"pep={pep}", "loss=1")
+    assert transfer_time_s(run) > 3 * 46
+
+
+def test_its_initial_window_shortens_a_transfer_without_loss(run_cells: RunCells) -> None:
+    none, split = run_cells("geo", "vpn=none", "cc=cubic", "pep=none,B", "initcwnd_pep=40")
+    assert transfer_time_s(split) < transfer_time_s(none) - 0.5
+
+
+def test_the_same_seed_gives_the_same_packets_through_it(run_cells: RunCells) -> None:
+    cells = ("geo_loss", "vpn=none,openvpn_tcp", "cc=cubic", "cc_pep=bbr", "pep=A_double", "loss=1", "size=3M")
+    first, again = (run_cells(*cells, seeds="2", again=number) for number in (0, 1))
+    assert [run.row["capture_sha256"] for run in first] == [run.row["capture_sha256"] for run in again]
+    assert len({run.row["capture_sha256"] for run in first}) == 4

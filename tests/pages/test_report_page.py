@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The HTML report in a real browser, offline, at desk and phone width; the PDF page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pypdfium2
+import pytest
+from made_up import write_results
+from playwright.sync_api import Page, ViewportSize
+
+from openbach_run import cli
+
+PHONE: ViewportSize = {"width": 390, "height": 844}
+READABLE_PX = 12
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    assert cli.main(["report", str(write_results(folder / "matrix")), "-o", str(folder / "report"), "--quiet"]) == 0
+    return folder / "report"
+
+
+@pytest.fixture
+def opened(page: Page, report: Path) -> Page:
+    page.context.set_offline(True)
+    page.goto((report / "report.html").as_uri())
+    return page
+
+
+def test_every_figure_is_drawn_and_has_words_for_those_who_do_not_see_it(
+    opened: Page, report: Path, picture: Callable[[str], str]
+) -> None:
+    images = opened.locator("figure img")
+    assert images.count() == len(list((report / "figures").glob("*.svg")))
+    drawn = images.evaluate_all("images => images.map(i => [i.complete, i.naturalWidth, i.alt, i.src.slice(0, 5)])")
+    assert all(complete and width > 0 and words and source == "data:" for complete, width, words, source in drawn)
+    opened.screenshot(path=picture("report-desk"), full_page=False)
+
+
+def test_links_lead_somewhere(opened: Page) -> None:
+    targets = opened.locator("a[href^='#']").evaluate_all("links => links.map(a => a.getAttribute('href'))")
+    assert {"#claims", "#recommendations", "#limitations"} <= set(targets)
+    assert all(opened.locator(f"[id='{target[1:]}']").count() == 1 for target in targets)
+
+
+def test_it_is_readable_at_phone_width(opened: Page, picture: Callable[[str], str]) -> None:
+    opened.set_viewport_size(PHONE)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], "the page scrolls sideways"
+    smallest = opened.evaluate(
+        "Math.min(...[...document.querySelectorAll('p, li, td, th, figcaption, a')]"
+        ".map(e => parseFloat(getComputedStyle(e).fontSize)))"
+    )
+    assert smallest >= READABLE_PX
+    cut = opened.evaluate(
+        "[...document.querySelectorAll('table, figure img, pre')].filter(e => e.getBoundingClientRect().right > innerWidth"
+        " && !e.closest('.wide') && getComputedStyle(e).overflowX != 'auto').length"
+    )
+    assert cut == 0, "something wider than the phone cannot be scrolled to"
+    figures_px = opened.locator("figure img").evaluate_all("images => images.map(i => i.getBoundingClientRect().width)")
+    assert min(figures_px) >= 700, "figures are drawn so small that their text cannot be read"
+    opened.screenshot(path=picture("report-phone"), full_page=False)
+
+
+def test_wide_tables_can_be_scrolled_with_the_keyboard(opened: Page) -> None:
+    opened.set_viewport_size(PHONE)
+    wide = opened.locator(".wide:has(table)").filter(has_text="against no VPN, no PEP").first
+    wide.focus()
+    opened.keyboard.press("ArrowRight")
+    opened.wait_for_function("element => element.scrollLeft > 0", arg=wide.element_handle())
+
+
+def test_every_page_of_the_pdf_has_something_on_it(report: Path, picture: Callable[[str], str]) -> None:
+    pdf = pypdfium2.PdfDocument(report / "report.pdf")
+    assert len(pdf) > 10
+    text = "".join(pdf[number].get_textpage().get_text_range() for number in range(len(pdf)))
+    for words in ("Positions of the PEP", "C7:", "Recommendations", "Limitations"):
+        assert words in text
+    for number in range(len(pdf)):
+        page = pdf[number].render(scale=1).to_pil().convert("L")
+        page.save(picture(f"report-page-{number + 1}"))
+        assert page.getextrema()[0] < 100, f"page {number + 1} is empty"
+        inked = page.point(lambda value: 255 if value < 200 else 0).getbbox()
+        assert inked[0] >= 50 and inked[2] <= page.width - 50, f"page {number + 1} runs into its margin"

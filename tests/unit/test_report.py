@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report of a made-up campaign: what it says of claims, failures and baselines, and that it is the same twice."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+from made_up import FAILED, NOT_RUN, write_results
+
+from openbach_run import cli
+from openbach_run.report.cells import Campaigns, Cell, matches, partner, read_campaigns
+from openbach_run.report.claims import (
+    CONFIRMED,
+    CONTRADICTED,
+    NOT_DECIDED,
+    Part,
+    Verdict,
+    compare,
+    judge,
+    read_claims,
+    why,
+)
+from openbach_run.report.command import CLAIMS
+from openbach_run.report.content import changes_table, failures, settings, times_table
+from openbach_run.report.recommendations import recommend
+
+GEO_1 = {"scenario": ["geo_loss"], "loss": ["1"]}
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_results(tmp_path_factory.mktemp("made_up") / "matrix")
+
+
+@pytest.fixture(scope="session")
+def campaigns(results: Path) -> Campaigns:
+    return read_campaigns([results])
+
+
+@pytest.fixture(scope="session")
+def report(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("report") / "matrix"
+    assert cli.main(["report", str(results), "-o", str(output), "--quiet"]) == 0
+    return output
+
+
+def cell(campaigns: Campaigns, scenario: str, vpn: str, pep: str, cc: str, loss: str) -> Cell:
+    wanted = {"scenario": scenario, "vpn": vpn, "pep": pep, "cc": cc, "loss": loss}
+    (found,) = [one for one in campaigns.cells if wanted.items() <= one.values.items()]
+    return found
+
+
+def test_cells_know_their_orbit_and_their_runs(campaigns: Campaigns) -> None:
+    assert len(campaigns.cells) == 2 * 4 * 3 * 3 * 3
+    assert {one.values["orbit"] for one in campaigns.cells} == {"geo", "leo"}
+    assert all(len(one.runs) == 5 for one in campaigns.cells)
+
+
+def test_failed_and_missing_runs_are_shown(campaigns: Campaigns, report: Path) -> None:
+    assert [len(cell(campaigns, *FAILED).failed), cell(campaigns, *NOT_RUN).not_run] == [1, 5]
+    geo, leo = settings(campaigns)
+    assert "1 failed" in next(row for row in times_table(geo).rows if row[:3] == list(FAILED[1:4]))[-1]
+    assert next(row for row in times_table(leo).rows if row[:3] == list(NOT_RUN[1:4]))[-1] == "5 not run"
+    told = failures(campaigns)
+    assert len(told) == 2
+    assert "job vpn on satvpn_box: Error, exit code 1" in told[0]
+    assert all(line in (report / "report.md").read_text() for line in told)
+
+
+def test_selections() -> None:
+    one = Cell({"vpn": "none", "loss": "0.10"})
+    assert matches(one, {"vpn": ["none", "wireguard"], "loss": [0.1]})
+    assert matches(one, {"loss": {"above": 0}})
+    assert not matches(one, {"loss": {"above": 0.1}})
+    assert not matches(one, {"pep": ["none"]})
+
+
+def test_partners_differ_in_nothing_but_the_free_arguments(campaigns: Campaigns) -> None:
+    one = cell(campaigns, "geo_loss", "wireguard", "B", "cubic", "1")
+    partners = partner(one, campaigns.cells, ["vpn"])
+    assert {other.values["vpn"] for other in partners} == {"none", "openvpn_udp", "openvpn_tcp"}
+    assert all(other.values["pep"] == "B" for other in partners)
+
+
+def verdict(campaigns: Campaigns, *parts: dict[str, object]) -> Verdict:
+    return judge("C0", {"statement": "made up", "parts": list(parts)}, campaigns)
+
+
+TCP_IN_TCP = {
+    "says": "",
+    "cell": {"vpn": ["openvpn_tcp"], "pep": ["A"], "loss": [0]},
+    "against": {"vpn": ["none"], "pep": ["none"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [({"least": 1.1}, CONFIRMED), ({"most": 1.1}, CONTRADICTED), ({"least": 1.2, "most": 9}, CONTRADICTED)],
+)
+def test_verdicts(campaigns: Campaigns, bounds: dict[str, float], expected: str) -> None:
+    """The made-up time of TCP in TCP is 1.13 times the baseline's."""
+    assert verdict(campaigns, {**TCP_IN_TCP, **bounds}).verdict == expected
+
+
+def test_an_interval_on_both_sides_of_a_bound_decides_nothing(campaigns: Campaigns) -> None:
+    at_1 = {"says": "", "cell": {**GEO_1, "vpn": ["none"], "pep": ["none"], "cc": ["cubic"]}, "most": 40}
+    judged = verdict(campaigns, at_1)
+    assert judged.verdict == NOT_DECIDED
+    assert "interval on both sides of the bound" in why(judged)
+
+
+def test_failed_runs_decide_nothing(campaigns: Campaigns) -> None:
+    of_failed = dict(zip(("scenario", "vpn", "pep", "cc", "loss"), ([value] for value in FAILED), strict=True))
+    judged = verdict(campaigns, {"says": "", "cell": of_failed, "against": {"vpn": ["none"]}, "most": 100})
+    assert judged.verdict == NOT_DECIDED
+    assert "runs failed or are missing" in why(judged)
+
+
+def test_a_part_without_cells_decides_nothing(campaigns: Campaigns) -> None:
+    nowhere = {"says": "", "cell": {"cc": ["hybla"]}, "most": 1}
+    assert why(verdict(campaigns, nowhere)) == "The campaigns have no such cells"
+    both = verdict(campaigns, {**TCP_IN_TCP, "least": 1.1}, nowhere)
+    assert both.verdict == NOT_DECIDED
+
+
+def test_few_seeds_decide_nothing(tmp_path: Path) -> None:
+    few = read_campaigns([write_results(tmp_path / "few", seeds=4, cc=("cubic",), loss=("0",))])
+    judged = verdict(few, {**TCP_IN_TCP, "least": 1.1})
+    assert judged.verdict == NOT_DECIDED
+    assert "4 of at least 5 seeds" in why(judged)
+    assert recommend([one for one in few.cells if one.values["scenario"] == "geo_loss"]) is None
+
+
+def test_only_the_best_counts_where_a_claim_says_so(campaigns: Campaigns) -> None:
+    part = Part(
+        "", {**GEO_1, "cc": ["cubic"], "vpn": ["wireguard"]}, {"vpn": ["none"], "pep": ["none"]}, best_over=["pep"]
+    )
+    (only,) = compare(part, campaigns.cells)
+    assert only.cell.values["pep"] == "B"
+    assert only.against is not None and only.against.values["pep"] == "none"
+
+
+def test_a_difference_and_a_value_have_units() -> None:
+    assert Part("", {}, {"vpn": ["none"]}, as_="difference", most=1.5).bounds == "at most 1.5 s"
+    assert Part("", {}, least=32, most=46).bounds == "32 to 46 s"
+    assert Part("", {}, {"vpn": ["none"]}, least=0.9).bounds == "at least 0.9"
+
+
+def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
+    described = read_claims(CLAIMS)
+    assert list(described) == [f"C{number}" for number in range(1, len(described) + 1)]
+    known = {CONFIRMED, CONTRADICTED, NOT_DECIDED}
+    judged = {name: judge(name, one, campaigns) for name, one in described.items()}
+    assert {one.verdict for one in judged.values()} <= known
+    assert judged["C2"].verdict == CONFIRMED
+
+
+def test_the_recommended_is_the_fastest_vpn_and_those_as_good_are_named(campaigns: Campaigns) -> None:
+    cells = [one for one in campaigns.cells if matches(one, {**GEO_1, "cc": ["bbr2"]})]
+    chosen = recommend(cells)
+    assert chosen is not None
+    assert (chosen.best.values["vpn"], chosen.best.values["pep"]) == ("openvpn_tcp", "B")
+    assert {one.values["vpn"] for one in chosen.as_good} == {"wireguard", "openvpn_udp", "openvpn_tcp"}
+    assert chosen.against is not None and chosen.against.median < 1
+
+
+def test_changes_are_against_the_baseline(campaigns: Campaigns) -> None:
+    geo, _ = settings(campaigns)
+    shown = changes_table(geo, "0", {"vpn": "none", "pep": "none"})
+    assert shown is not None
+    assert ["openvpn_tcp", "A", *3 * ["+13.0 % [+13.0, +13.0]"]] in shown.rows
+    assert not any(row[:2] == ["none", "none"] for row in shown.rows)
+    other = changes_table(geo, "0", {"vpn": "wireguard"})
+    assert other is not None
+    assert not any(row[0] == "wireguard" for row in other.rows)
+
+
+def test_all_files_are_there(report: Path) -> None:
+    figures = {file.stem for file in (report / "figures").glob("*.svg")}
+    assert figures == {file.stem for file in (report / "figures").glob("*.pdf")}
+    for scenario in ("geo_loss", "leo_loss"):
+        expected = {"times", "loss", "ecdf", "compared-0", "compared-0.1", "compared-1", "tcp_info-goodput_mbps"}
+        assert {f"{scenario}-{one}" for one in expected} <= figures
+    markdown = (report / "report.md").read_text()
+    assert figures == set(re.findall(r"\]\(figures/([^)]+)\.svg\)", markdown))
+    assert {file.suffix for file in (report / "tables").glob("claims.*")} == {".txt", ".md", ".tex", ".html"}
+    assert (report / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_report_names_what_a_reader_needs(report: Path) -> None:
+    text = (report / "report.md").read_text()
+    for words in (
+        "**Positions of the PEP.** B is outside the tunnel", "./openbach-run campaigns/matrix.yml --seeds 5",
+        "linux-source-7.2 7.2.13-1", "3.12-1", "the least possible time is 25.09 s", "C7: ", "93.8 % for",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_claims_csv_has_every_comparison_with_its_interval(report: Path) -> None:
+    rows = list(csv.DictReader((report / "claims.csv").open()))
+    assert {row["claim"] for row in rows} == {"C1", "C2", "C3", "C4", "C5", "C6", "C7"}
+    assert all(row["low"] and row["high"] for row in rows if row["decision"] != "not decided")
+
+
+def test_the_same_results_give_the_same_report_apart_from_its_date(report: Path, results: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    assert cli.main(["report", str(results), "-o", str(again), "--quiet"]) == 0
+    names = sorted(file.relative_to(report) for file in report.rglob("*") if file.is_file())
+    assert names == sorted(file.relative_to(again) for file in again.rglob("*") if file.is_file())
+    assert [name for name in names if (report / name).read_bytes() != (again / name).read_bytes()] == []
+
+
+def test_a_report_takes_the_place_of_a_report_only(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes").write_text("kept")
+    assert cli.main(["report", str(results), "-o", str(tmp_path / "mine")]) == 2
+    assert "exists and is no report" in capsys.readouterr().err
+    assert (tmp_path / "mine/notes").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "no results of a campaign"),
+        ("{", "campaign.json"),
+        ('{"command": "", "runs": []}', "nothing has been run yet"),
+    ],
+)
+def test_what_is_no_campaign_is_refused(
+    tmp_path: Path, content: str | None, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / "campaign.json").write_text(content)
+    assert cli.main(["report", str(tmp_path), "-o", str(tmp_path / "report")]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_baseline_that_no_cell_has_is_refused(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(results), "-o", str(tmp_path / "report"), "--baseline", "vpn=ipsec"]
+    assert cli.main(["report", *arguments]) == 2
+    assert "no cell has these values; arguments are cc" in capsys.readouterr().err
+
+
+def test_a_scenario_of_another_shape_has_a_table_of_its_measures(tmp_path: Path) -> None:
+    results = write_results(
+        tmp_path / "other", seeds=2, vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("0",)
+    )
+    for file in results.glob("runs/*/record.json"):
+        record = json.loads(file.read_text())
+        file.write_text(json.dumps({**record, "measures": {"mos": 4.2, "loss_pct": 0.5}}))
+    assert cli.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    assert "| wireguard | 4.20 [4.20–4.20] | 0.50 [0.50–0.50] |" in (tmp_path / "report/report.md").read_text()
+
+
+def test_export(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["export", str(results)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len({line.rpartition(" ")[0].split()[0] + line.rpartition(" ")[2] for line in lines})
+    assert lines[0].startswith("tcp_info,@agent_name=satvpn_pc,@job_instance_id=1,")

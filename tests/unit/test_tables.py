@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tables: what stands in a cell, and the four forms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from test_results import record
+
+from openbach_run.campaign import Campaign
+from openbach_run.model import parse_scenario
+from openbach_run.record import Record
+from openbach_run.tables import Table, as_html, as_latex, as_markdown, as_text, campaign_table
+
+
+def campaign(seeds: tuple[int, ...] = (1,), **values: tuple[str, ...]) -> Campaign:
+    return Campaign(Path("geo.json"), parse_scenario({"name": "geo", "openbach_functions": []}, {}), {}, values, seeds)
+
+
+def test_the_last_swept_argument_makes_the_columns() -> None:
+    swept = campaign(vpn=("none", "wireguard"), cc=("bbr",), loss=("0", "1"))
+    shown = campaign_table(swept, [record(vpn="none", cc="bbr", loss="1")])
+    assert shown.header == ["vpn", "loss=0", "loss=1"]
+    assert shown.rows == [["none", "–", "28.50"], ["wireguard", "–", "–"]]
+    assert "with cc=bbr" in shown.title
+
+
+def test_several_seeds_show_median_and_range_and_failures() -> None:
+    one = record(vpn="none")
+    done = [replace(one, seed=seed, measures={"transfer_time_s": 20.0 + seed}) for seed in (1, 2, 5)]
+    failed = replace(one, seed=4, status="Finished Ko")
+    shown = campaign_table(campaign((1, 2, 4, 5), vpn=("none",)), [*done, failed])
+    assert shown.rows == [["22.00 [21.00–25.00] (1 failed)"]]
+    assert shown.note == "median [95 % bootstrap interval] over 4 seeds"
+
+
+@pytest.mark.parametrize(
+    ("known", "cell"),
+    [([], "–"), ([record(vpn="none", status="Guest Lost")], "failed"), ([record(None, vpn="none")], "done")],
+)
+def test_cells_without_a_time(known: list[Record], cell: str) -> None:
+    assert campaign_table(campaign(vpn=("none",)), known).rows == [[cell]]
+
+
+def test_a_scenario_without_arguments_has_one_cell() -> None:
+    shown = campaign_table(campaign(), [record()])
+    assert (shown.header, shown.rows) == (["run"], [["28.50"]])
+    assert "28.50" in as_text(shown)
+    assert "| run |\n| ---: |\n| 28.50 |" in as_markdown(shown)
+
+
+SPECIAL = Table("100 % & more", ["vpn", "loss=0"], [["open_vpn|x", "1 < 2"]], "note #1", 1)
+
+
+def test_markdown_and_latex_escape_what_they_would_read() -> None:
+    assert "| open_vpn\\|x | 1 < 2 |" in as_markdown(SPECIAL)
+    latex = as_latex(SPECIAL)
+    assert r"\caption{100 \% \& more}" in latex
+    assert r"\begin{tabular}{lr}" in latex
+    assert r"open\_vpn|x & 1 < 2 \\" in latex
+    assert latex.index(r"\toprule") < latex.index(r"\midrule") < latex.index(r"\bottomrule")
+
+
+def test_html_escapes_and_closes_its_elements() -> None:
+    opened: list[str] = []
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attributes: object) -> None:
+            opened.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert opened.pop() == tag
+
+    made = as_html(SPECIAL)
+    Parser().feed(made)
+    assert not opened
+    assert "1 &lt; 2" in made
+
+
+def test_labels_are_set_left_and_figures_right() -> None:
+    lines = as_text(Table("t", ["vpn", "loss=0"], [["a", "1"]], "n", 1)).splitlines()
+    assert (lines[2], lines[4]) == ("vpn  loss=0", "a         1")
