@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import yaml
@@ -72,9 +73,14 @@ class Platform:
 
     def job(self, name: str) -> dict[str, Any] | None:
         """The answer to GET job/<name>/."""
-        if name not in self.packages:
-            return None
-        known = self.packages[name]
+        return self.described.get(name)
+
+    @cached_property
+    def described(self) -> dict[str, dict[str, Any]]:
+        """All jobs as the API shows them, by name."""
+        return {name: self._described(name, known) for name, known in self.packages.items()}
+
+    def _described(self, name: str, known: Package) -> dict[str, Any]:
         description = _description(known)
         general = description.get("general") or {}
         return {
@@ -99,8 +105,7 @@ class Platform:
         file = known.files / f"{name}.help" if known.files else None
         if file is not None and file.exists():
             return file.read_text()
-        described = self.job(name)
-        return str(described["general"]["description"]) if described else ""
+        return str(self.described[name]["general"]["description"])
 
     def default_project(self) -> dict[str, Any]:
         """The project that is there from the beginning, its agents attached."""

@@ -27,6 +27,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 PORT = 8000
 LEAST_PASSWORD = 12
 LONGEST_SHUTDOWN_S = 5
+BACKLOG = 512
 
 DESCRIPTION = """\
 Serves a page on which scenarios are chosen, launched and compared, and the REST API of an
@@ -151,7 +152,17 @@ def listen(address: str, port: int) -> socket.socket:
     if not 0 <= port < 1 << 16:
         raise InputError(f"--port {port}: a port is a number from 0 to 65535")
     try:
-        family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(place[:2], family=family, backlog=512)
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)  # asyncio switches Nagle off only where the protocol is said
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(place)
+            made.listen(BACKLOG)
+        except OSError:
+            made.close()
+            raise
+        return made
     except OSError as error:
         raise InputError(f"{address} port {port}: {error.strerror}; --port and --listen name another place") from error
