@@ -407,6 +407,31 @@ def test_bodies_that_are_no_objects(client: TestClient, text: bytes) -> None:
     assert "API error" in answer.json()["error"]
 
 
+# OpenBACH's own web UI
+
+
+def test_the_web_ui_is_served_and_nothing_beside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "ui"
+    (folder / "static").mkdir(parents=True)
+    (folder / "index.html").write_text("<title>OpenBach</title>")
+    (folder / "static/main.js").write_text("1")
+    (tmp_path / "secret").write_text("a password")
+    with visiting(application(tmp_path / "results", web_ui=folder)) as client:
+        for path in ("/app", "/app/project/satvpn/scenario/geo"):
+            assert "OpenBach" in client.get(path).text
+        assert client.get("/static/main.js").text == "1"
+        for path in (
+            "/../secret",
+            "/static/../../secret",
+            "/%2e%2e/secret",
+            "/app/../../secret",
+            "/static/..%2f..%2fsecret",
+        ):
+            assert "a password" not in client.get(path).text
+        assert client.get("/openbach/version/").status_code == 200
+        assert "Scenarios" in client.get("/").text
+
+
 # Login
 
 

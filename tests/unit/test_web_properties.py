@@ -17,7 +17,9 @@ from web import ROOT, application, visiting
 SCENARIO = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
 CHECKS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-queries = st.dictionaries(st.sampled_from(["limit", "offset", "type", "address", "delay", "quiet"]), st.text(max_size=5))
+queries = st.dictionaries(
+    st.sampled_from(["limit", "offset", "type", "address", "delay", "quiet"]), st.text(max_size=5)
+)
 leaves = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8),
     st.sampled_from(["$vpn", "$", "$$", "${", "geo", "satvpn_pc", "/", "..", "\x00", "💡", "1" * 600, "\ud800"]),
@@ -163,3 +165,48 @@ def test_any_body_anywhere(client: TestClient, route: str, method: str, body: An
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = client.request(method, route, content=content, params=query)
     assert answer.status_code < 500, answer.text
+
+
+# Our page
+
+
+def token_of(client: TestClient) -> str:
+    return client.get("/").text.partition('name="token" value="')[2].partition('"')[0]
+
+
+@CHECKS
+@given(file=st.one_of(st.binary(max_size=200), broken_scenarios().map(lambda sent: json.dumps(sent).encode())))
+def test_uploads(client: TestClient, file: bytes) -> None:
+    before = everything(client)
+    files = {"file": ("mine.json", file, "application/json")}
+    answer = client.post("/page/import", data={"token": token_of(client)}, files=files, follow_redirects=False)
+    assert answer.status_code in (303, 422), answer.text
+    if answer.status_code == 422:
+        assert everything(client) == before
+
+
+FIELDS = ["value.vpn", "values.loss", "values.size", "seeds", "value.cc", "value.x"]
+
+
+@CHECKS
+@given(
+    fields=st.dictionaries(
+        st.one_of(st.sampled_from(FIELDS), st.text(max_size=6)), st.lists(st.text(max_size=12), max_size=3), max_size=5
+    )
+)
+def test_forms(client: TestClient, fields: dict[str, list[str]]) -> None:
+    launched = len(client.get("/project/satvpn/scenario_instance/?quiet").json())
+    data = {**fields, "token": token_of(client)}
+    answer = client.post("/page/scenario/satvpn/geo_loss", data=data, follow_redirects=False)
+    assert answer.status_code in (303, 422), answer.text
+    if answer.status_code == 422:
+        assert len(client.get("/project/satvpn/scenario_instance/?quiet").json()) == launched
+
+
+def test_forms_without_the_pages_token_do_nothing(client: TestClient) -> None:
+    before = everything(client)
+    files = {"file": ("mine.json", b'{"name": "foreign", "openbach_functions": []}', "application/json")}
+    for token in ({}, {"token": "x"}, {"token": "0" * 64}):
+        assert client.post("/page/import", data=token, files=files).status_code == 403
+        assert client.post("/page/scenario/satvpn/geo", data=token).status_code == 403
+    assert everything(client) == before

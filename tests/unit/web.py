@@ -37,8 +37,9 @@ def application(
     *,
     password: str | None = None,
     workers: int = 2,
+    web_ui: Path | None = None,
 ) -> FastAPI:
-    return make_app(PLATFORM, SCENARIOS, results, lambda jobs: engine(), [0] * workers, password)
+    return make_app(PLATFORM, SCENARIOS, results, lambda jobs: engine(), [0] * workers, password, web_ui)
 
 
 @contextmanager

@@ -62,12 +62,14 @@ def _number(request: Request, name: str) -> int | None:
 
 
 @router.post("/project/{project}/scenario/{scenario}/scenario_instance/")
-def start(project: str, scenario: str, body: Body, services: With) -> dict[str, int]:
+def start(project: str, scenario: str, body: Body, services: With) -> dict[str, Any]:
+    """The new instance's id, and what the quiet form tells beside it: the web UI shows a bare id as an unknown state."""
     given = body.get("arguments") or {}
     if not isinstance(given, dict) or not all(_is_value(value) for value in given.values()):
         raise Refusal(400, "Arguments are an object of texts by name", scenario_name=scenario)
     arguments = {name: str(value) for name, value in given.items()}
-    return {"scenario_instance_id": instances.start(services, project, scenario, arguments)}
+    number = instances.start(services, project, scenario, arguments)
+    return instances.shown_quietly(services, [instances.find_instance(services, number)])[0]
 
 
 def _is_value(value: Any) -> bool:

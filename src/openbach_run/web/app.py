@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
@@ -34,8 +34,10 @@ def make_app(
     make_engine: MakeEngine,
     cpus: Sequence[int],
     password: str | None,
+    web_ui: Path | None = None,
 ) -> FastAPI:
-    """The application; what it keeps lies in `results`. It ends its runs when it is shut down."""
+    """The application; what it keeps lies in `results`. It ends its runs when it is shut down. `web_ui` is the folder of
+    OpenBACH's own web UI, to be found at /app."""
     results.mkdir(parents=True, exist_ok=True)
     database = Database(results / DATABASE)
     sessions = Sessions(password)
@@ -55,6 +57,8 @@ def make_app(
         app.include_router(module.router, prefix="/openbach")
     app.include_router(page.router)
     app.mount("/page/static", StaticFiles(directory=page.STATIC))
+    if web_ui is not None:
+        add_web_ui(app, web_ui)
     app.add_exception_handler(Refusal, refuse)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(RequestValidationError, _no_number)
@@ -62,6 +66,18 @@ def make_app(
     app.add_exception_handler(TooLarge, lambda request, error: too_large())
     app.add_middleware(Guard, sessions=sessions)
     return app
+
+
+def add_web_ui(app: FastAPI, folder: Path) -> None:
+    """Its pages have addresses below /app, and are all made by one file; the rest of the folder is at /."""
+    index = folder / "index.html"
+
+    @app.get("/app")
+    @app.get("/app/{rest:path}")
+    def web_ui() -> FileResponse:
+        return FileResponse(index)
+
+    app.mount("/", StaticFiles(directory=folder))
 
 
 def begin_project(database: Database, platform: Platform, scenarios: Sequence[Scenario]) -> None:

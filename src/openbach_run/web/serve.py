@@ -66,6 +66,11 @@ def parser() -> argparse.ArgumentParser:
         help=f"its first line is the password of user {LOGIN} (default with --listen: a new one, printed here)",
     )  # fmt: skip
     made.add_argument(
+        "--web-ui", type=Path, metavar="DIR",
+        help="also serve OpenBACH's own web UI, at /app: the folder ansible/roles/install_auditorium/files/frontend of a"
+        " checkout of OpenBACH",
+    )  # fmt: skip
+    made.add_argument(
         "--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)"
     )
     made.add_argument(
@@ -78,6 +83,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
+    if arguments.web_ui is not None and not (arguments.web_ui / "index.html").is_file():
+        raise InputError(f"--web-ui {arguments.web_ui}: has no index.html; name the folder of the built web UI")
     password = read_password(arguments.listen, arguments.password_file)
     listening = listen(arguments.listen, arguments.port)
     inventory = load_inventory(REPOSITORY / "inventory.yml")
@@ -95,7 +102,7 @@ def main(argv: list[str]) -> int:
 
     app = make_app(
         Platform(inventory, addresses, packages), scenarios, arguments.results, make_engine, cpus(arguments.workers),
-        password,
+        password, arguments.web_ui,
     )  # fmt: skip
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False,
