@@ -7,6 +7,7 @@ import copy
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -107,7 +108,7 @@ def test_scenarios(client: TestClient, sent: Any) -> None:
     if answer.status_code == 200:
         stored = answer.json()
         assert stored in client.get("/project/satvpn/scenario/").json()
-        client.delete(f"/project/satvpn/scenario/{stored['name']}/")
+        client.delete(f"/project/satvpn/scenario/{quote(stored['name'], safe='')}/")
     else:
         assert everything(client) == before
     if isinstance(sent, dict) and sent.get("name") == "geo_loss":
@@ -133,7 +134,7 @@ def test_projects(client: TestClient, sent: Any) -> None:
     assert answer.status_code in (200, 400, 409), answer.text
     if answer.status_code == 200:
         assert answer.json() in everything(client)
-        client.delete("/project/" + answer.json()["name"] + "/")
+        client.delete(f"/project/{quote(answer.json()['name'], safe='')}/")
     else:
         assert everything(client) == before
 
