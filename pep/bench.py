@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent / "tests"))
 from lab import ROOT, SERVER, Lab, until
 
 import pep
+from openbach_run.engine.debian import ensure_tools
 
 ROUNDS = 5
 SECONDS = "3"
@@ -141,6 +142,7 @@ def compare(lab: Lab, commands: dict[str, list[str]], measure: Callable[[int | N
 
 
 def main() -> None:
+    ensure_tools({"nft": "nftables", "iperf3": "iperf3", "make": "make", "gcc": "gcc"})
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     idle = min(IDLE_CONNECTIONS, (most - 32) // 2)  # a machine may let a process have no more

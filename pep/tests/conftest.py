@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from openbach_run.engine.debian import ensure_tools
+
 sys.path.insert(0, str(Path(__file__).parent))
 from lab import ROOT, Lab, Satpep
 
@@ -18,6 +20,7 @@ StartSatpep = Callable[..., Satpep]
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    ensure_tools({"nft": "nftables", "ip": "iproute2", "ss": "iproute2", "make": "make", "gcc": "gcc"})
     out = tmp_path_factory.mktemp("pep")
     subprocess.run(["make", "-s", "-C", ROOT / "pep", f"OUT={out}", "satpep-asan"], check=True)
     return out / "satpep-asan"

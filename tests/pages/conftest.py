@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,26 +10,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from openbach_run.engine.debian import run
+from openbach_run.engine.debian import ensure_tools
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-
-
-def ensure_chromium() -> str:
-    """The browser's path; installs Debian's package when root."""
-    if shutil.which("chromium") is None:
-        if os.geteuid() != 0:
-            pytest.fail("the browser is missing: sudo apt-get install chromium")
-        print("installing chromium", flush=True)
-        run(["apt-get", "update", "-qq"], "apt-get update")
-        run(["apt-get", "install", "-y", "-qq", "chromium"], "installing chromium", DEBIAN_FRONTEND="noninteractive")
-    found = shutil.which("chromium")
-    assert found, "the package chromium has no command chromium"
-    return found
 
 
 @pytest.fixture
@@ -47,8 +33,9 @@ def picture() -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    ensure_tools({"chromium": "chromium"})
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=ensure_chromium(), args=FLAGS)
+        launched = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         yield launched
         launched.close()
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,27 @@ def run(command: Sequence[str], what: str, **environment: str) -> str:
     if done.returncode:
         raise SetupError(f"{what} failed ({' '.join(command)}):\n{done.stdout.strip()}")
     return done.stdout
+
+
+BUILD_TOOLS = {
+    "gcc": "gcc", "make": "make", "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils", "patch": "patch",
+    "tar": "tar", "dpkg-deb": "dpkg", "apt-get": "apt", "setpriv": "util-linux", "taskset": "util-linux",
+    "/usr/include/stdlib.h": "libc6-dev",
+}  # fmt: skip
+"""Commands and files that building the kernel, the guest tree and programs and starting a run need, and the Debian
+packages they are in."""
+
+
+def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS) -> None:
+    """Installs the packages whose commands (or files) are missing when root; otherwise SetupError says which they are."""
+    missing = sorted({package for tool, package in tools.items() if not (shutil.which(tool) or Path(tool).exists())})
+    if not missing:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise SetupError(f"missing packages; install them with: sudo apt-get install {' '.join(missing)}")
+    print(f"installing {' '.join(missing)}", flush=True)
+    run(["apt-get", "update", "-qq"], "apt-get update")
+    run(["apt-get", "install", "-y", "-qq", *missing], "installing packages", DEBIAN_FRONTEND="noninteractive")
 
 
 def mirror() -> str:

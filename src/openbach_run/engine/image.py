@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openbach_run.engine.cache import Progress, content_hash, made_once
-from openbach_run.engine.debian import Apt, Package, run
-from openbach_run.engine.kernel import ensure_tools
+from openbach_run.engine.debian import Apt, Package, ensure_tools, run
 
 DIRECTORIES = (
     *("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run", "usr/local/sbin"),

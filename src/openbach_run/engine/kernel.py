@@ -13,18 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openbach_run.engine.cache import Progress, content_hash, made_once
-from openbach_run.engine.debian import Apt, run
+from openbach_run.engine.debian import Apt, ensure_tools, run
 from openbach_run.errors import SetupError
 
 SUITES = ("trixie-backports", "trixie", "sid")
 SOURCES = ("linux-source-7.2", "linux-source-7.3")
 """Source packages that our patches apply to, the preferred first."""
-
-TOOLS = {
-    "gcc": "gcc", "make": "make", "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils", "patch": "patch",
-    "tar": "tar", "dpkg-deb": "dpkg", "apt-get": "apt", "setpriv": "util-linux", "taskset": "util-linux",
-}  # fmt: skip
-"""Commands that building the kernel and the guest tree and starting a run need, and the Debian packages they are in."""
 
 BUILD_STEPS = 1000  # lines that make prints for one build; only the progress bar depends on it
 FIXED_BUILD = {
@@ -40,20 +34,6 @@ class Kernel:
 
     executable: Path
     identity: str
-
-
-def ensure_tools() -> None:
-    """Installs the packages whose commands are missing when root; otherwise SetupError says which they are."""
-    missing = sorted({package for command, package in TOOLS.items() if shutil.which(command) is None})
-    headers = Path("/usr/include/stdlib.h")
-    missing += [] if headers.exists() else ["libc6-dev"]
-    if not missing:
-        return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise SetupError(f"missing packages; install them with: sudo apt-get install {' '.join(missing)}")
-    print(f"installing {' '.join(missing)}", flush=True)
-    run(["apt-get", "update", "-qq"], "apt-get update")
-    run(["apt-get", "install", "-y", "-qq", *missing], "installing packages", DEBIAN_FRONTEND="noninteractive")
 
 
 def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from openbach_run.engine.cache import Progress, content_hash, made_once
-from openbach_run.engine.debian import run
-from openbach_run.engine.kernel import ensure_tools
+from openbach_run.engine.debian import ensure_tools, run
 
 DIRECTORY = "bin"
 """Where they stand in the guest's code; the guest tree has links to them on its PATH."""
