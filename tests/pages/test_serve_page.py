@@ -77,6 +77,10 @@ def test_first_visit(served: str, page: Page, picture: Callable[[str], str]) -> 
     assert all(25.09 < time_s < 60 for time_s in times_s), times_s
     expect(page.locator("#bars rect[height='14']")).to_have_count(4)
     assert took_s < VISIT_LIMIT_S
+    page.get_by_role("button", name="Report").click(timeout=VISIT_LIMIT_S * 1000)
+    page.wait_for_url("**/report/report.html", timeout=VISIT_LIMIT_S * 1000)
+    page.screenshot(path=picture("serve-7-report"))
+    expect(page.locator("body")).to_contain_text("wireguard")
     print(f"from opening to the table: {took_s:.1f} s")
 
 

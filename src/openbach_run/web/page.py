@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader
 from starlette.datastructures import FormData, UploadFile
 
@@ -21,8 +21,8 @@ from openbach_run.model import Malformed, Scenario, argument_choices, parse_scen
 from openbach_run.package import PROJECT
 from openbach_run.results import as_csv
 from openbach_run.sub_runs import unfold_all
-from openbach_run.web import launches
-from openbach_run.web.answers import Refusal, Services, With
+from openbach_run.web import launches, reports
+from openbach_run.web.answers import Refusal, Services, With, not_found
 from openbach_run.web.instances import find_instance, find_scenario
 from openbach_run.web.sessions import COOKIE
 
@@ -31,6 +31,9 @@ STATIC = HERE / "static"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; frame-ancestors 'none'"
 )
 FIELDS_LIMIT = 500
 
@@ -205,6 +208,20 @@ def stop(number: int, request: Request, form: Form, services: With) -> Response:
         if run["stop_date"] is None:
             services.launcher.stop(run["id"])
     return RedirectResponse(f"/page/launch/{number}", 303)
+
+
+@router.post("/page/launch/{number:int}/report")
+def make_report(number: int, request: Request, form: Form, services: With) -> Response:
+    check_token(request, services, form)
+    reports.make_report(services, number)
+    return RedirectResponse(f"/page/launch/{number}/report/report.html", 303)
+
+
+@router.get("/page/launch/{number:int}/report/{name}")
+def report(number: int, name: str, services: With) -> Response:
+    if name not in reports.FILES or not (file := reports.directory_of(services, number) / "report" / name).is_file():
+        raise not_found("Report", launch=number)
+    return FileResponse(file, headers={"Content-Security-Policy": REPORT_POLICY})
 
 
 @router.get("/page/run/{number:int}/live")
