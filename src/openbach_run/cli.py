@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import signal
 import sys
@@ -22,7 +21,7 @@ from openbach_run.engine.controller import ControllerEngine
 from openbach_run.engine.rest import Controller, read_access
 from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError, SetupError
-from openbach_run.executor import Engine, Executor, PlannedRun
+from openbach_run.executor import Engine, Executor, PlannedRun, cpus_for
 from openbach_run.forecast import forecast
 from openbach_run.inventory import load_inventory
 from openbach_run.job_packages import Package, load_packages
@@ -192,7 +191,7 @@ def _main(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return check(path, packages, arguments.format == "json")
     campaigns = campaigns_of(path, arguments, packages)
-    cpus = _cpus(arguments.workers) if controller is None else [0]
+    cpus = cpus_for(arguments.workers) if controller is None else [0]
     for campaign in campaigns:
         _warn(campaign, packages)
     name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
@@ -307,13 +306,6 @@ def _results_directory(name: str) -> Path:
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise InputError(f"the name {name!r} cannot be that of a directory; name one with --results DIR")
     return Path("results") / name
-
-
-def _cpus(workers: int | None) -> list[int]:
-    available = sorted(os.sched_getaffinity(0))
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers}: at least 1")
-    return [available[number % len(available)] for number in range(workers or len(available))]
 
 
 def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:

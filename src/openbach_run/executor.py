@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -14,10 +15,11 @@ from typing import Any, Protocol
 from openbach_run.campaign import RunSpec
 from openbach_run.engine.cache import Progress
 from openbach_run.engine.virtual import Outcome
+from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.record import Record, Store
 from openbach_run.results import as_csv, measures
-from openbach_run.sub_runs import unfold_all
+from openbach_run.sub_runs import unfold
 
 
 class Engine(Protocol):
@@ -74,6 +76,7 @@ class Executor:
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
         self._runs, self._reporter = runs, reporter
+        self._parts: dict[str, list[Record]] = {}
         self._write_results()
         cpus = self.cpus[: waiting.qsize()]
         workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in cpus]
@@ -127,7 +130,19 @@ class Executor:
             self._write_results()
 
     def _write_results(self) -> None:
-        self.store.write("results.csv", as_csv(unfold_all(self.known(self._runs), self.store.runs)))
+        known = self.known(self._runs)
+        for record in known:
+            if record.run_id not in self._parts:  # looked at once: this is written after every run
+                self._parts[record.run_id] = unfold(record, self.store.runs / record.run_id)
+        self.store.write("results.csv", as_csv([part for record in known for part in self._parts[record.run_id]]))
+
+
+def cpus_for(workers: int | None) -> list[int]:
+    """The CPU of each of so many workers; without a number one for each CPU that this process may use. Raises InputError."""
+    available = sorted(os.sched_getaffinity(0))
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers {workers}: at least 1")
+    return [available[number % len(available)] for number in range(workers or len(available))]
 
 
 def execute_run(

@@ -4,25 +4,25 @@ counts as a run of the scenario that made it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign import Campaign
 from openbach_run.model import Scenario, kind_of
-from openbach_run.record import Record
+from openbach_run.record import Record, events
 from openbach_run.results import measures
 
 
 def unfold(record: Record, run_dir: Path) -> list[Record]:
     """A record of each sub-scenario instance with its own arguments and measures; the record itself if its scenario did
     anything but start scenarios, or ended before it started one."""
-    events = _events(run_dir)
-    if any(event["event"] == "job_started" and event["scenario_instance_id"] == _root(events) for event in events):
+    told = events(run_dir)
+    root = _root(told)
+    if any(event["event"] == "job_started" and event["scenario_instance_id"] == root for event in told):
         return [record]
-    ends = {event["scenario_instance_id"]: event for event in events if event["event"] == "scenario_ended"}
+    ends = {event["scenario_instance_id"]: event for event in told if event["event"] == "scenario_ended"}
     parts = [
         replace(
             record,
@@ -32,7 +32,7 @@ def unfold(record: Record, run_dir: Path) -> list[Record]:
             virtual_s=ends[number]["t_s"] - event["t_s"] if number in ends else 0.0,
             measures=measures(run_dir, number),
         )
-        for event in events
+        for event in told
         if event["event"] == "scenario_started" and "parent_id" in event
         for number in [event["scenario_instance_id"]]
     ]
@@ -64,12 +64,6 @@ def _values(sub: Scenario, argument: str, parts: Sequence[Record]) -> tuple[str,
     return tuple(dict.fromkeys(part.arguments[argument] for part in parts if argument in part.arguments))
 
 
-def _events(run_dir: Path) -> list[dict[str, Any]]:
-    file = run_dir / "events.jsonl"
-    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
-
-
-def _root(events: Sequence[dict[str, Any]]) -> Any:
+def _root(told: Sequence[Mapping[str, Any]]) -> Any:
     """The id of the scenario instance that no other one started."""
-    return next((event["scenario_instance_id"] for event in events if event["event"] == "scenario_started"), None)
+    return next((event["scenario_instance_id"] for event in told if event["event"] == "scenario_started"), None)

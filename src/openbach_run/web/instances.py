@@ -16,9 +16,9 @@ from openbach_run.campaign import Campaign, sub_scenarios
 from openbach_run.engine.virtual import GUEST_START_NS
 from openbach_run.inventory import Inventory
 from openbach_run.model import Malformed, Scenario, check_values, jobs_started, parse_scenario
-from openbach_run.record import statistics
+from openbach_run.record import events, statistics
 from openbach_run.web.answers import Refusal, Services, not_found, refused_scenario
-from openbach_run.web.replay import Names, ScenarioState, begin, document, end, read_events, replay
+from openbach_run.web.replay import Names, ScenarioState, begin, document, end, replay
 from openbach_run.web.store import Row
 
 GUEST_START_MS = GUEST_START_NS // 1_000_000
@@ -105,7 +105,7 @@ def find_instance(services: Services, number: int) -> Row:
 def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState], Names]:
     """The instance that was launched and its sub-scenarios by their number in the record, and how to call them."""
     stored = services.database.stored(json.loads(owner["versions"]))
-    states = replay(read_events(Path(owner["run_dir"])), stored) if owner["run_dir"] else {}
+    states = replay(events(Path(owner["run_dir"])), stored) if owner["run_dir"] else {}
     if 1 not in states:
         event = {"arguments": json.loads(owner["arguments"]), "scenario_instance_id": 1, "t_s": 0.0}
         states[1] = begin(event, stored[owner["scenario"]])

@@ -26,8 +26,8 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.executor import Engine, PlannedRun, execute_run
 from openbach_run.inventory import Inventory
 from openbach_run.job_packages import Package
-from openbach_run.record import Record, Store
-from openbach_run.web.replay import as_date, read_events
+from openbach_run.record import Record, Store, events
+from openbach_run.web.replay import as_date
 from openbach_run.web.store import FINISHED_KO, RUNNING, SCHEDULING, STOPPED, Database, Row
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -179,7 +179,7 @@ class Launcher:
                 self._end(order, STOPPED, self.virtual_s(order.instance), None)
                 return
             kept = store.runs / record.run_id
-            for event in read_events(kept):
+            for event in events(kept):
                 self._tell(order, event)
             self._database.update_instance(order.instance, run_dir=str(kept))
             self._end(order, record.status, record.virtual_s, record.error)

@@ -13,12 +13,12 @@ from typing import Any
 from openbach_run.campaign import Campaign, campaign_of
 from openbach_run.errors import InputError
 from openbach_run.model import parse_scenario
-from openbach_run.record import Record, Store, statistics
+from openbach_run.record import Record, Store, events, statistics
 from openbach_run.sub_runs import unfold_all, unfold_campaign
 from openbach_run.tables import campaign_table
 from openbach_run.web.answers import Services, not_found
 from openbach_run.web.instances import GUEST_START_MS, find_scenario, project_inventory
-from openbach_run.web.replay import as_date, read_events
+from openbach_run.web.replay import as_date
 from openbach_run.web.store import LARGEST_ID, Row
 
 RUNS_LIMIT = 2000
@@ -175,7 +175,7 @@ def _series(run_dir: Path) -> Iterator[dict[str, Any]]:
 def _jobs(run_dir: Path) -> Iterator[dict[str, Any]]:
     jobs: dict[int, dict[str, Any]] = {}
     now_s = 0.0
-    for event in read_events(run_dir):
+    for event in events(run_dir):
         now_s = event["t_s"]
         if event["event"] == "job_started":
             jobs[event["instance_id"]] = {

@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -55,16 +53,6 @@ class ScenarioState:
 
     def latest(self, function: int) -> FunctionState:
         return [state for state in self.functions if state.function["id"] == function][-1]
-
-
-def read_events(run_dir: Path) -> list[dict[str, Any]]:
-    """Of a run that may be going on: what is whole of events.jsonl."""
-    file = run_dir / "events.jsonl"
-    try:
-        lines = file.read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
 def replay(events: Iterable[Mapping[str, Any]], scenarios: Mapping[str, Mapping[str, Any]]) -> dict[int, ScenarioState]:

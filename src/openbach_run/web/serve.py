@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import os
 import secrets
 import socket
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError
-from openbach_run.executor import Engine
+from openbach_run.executor import Engine, cpus_for
 from openbach_run.inventory import agent_addresses, load_inventory
 from openbach_run.job_packages import Package, load_packages
 from openbach_run.package import load_scenarios
@@ -101,7 +100,7 @@ def main(argv: list[str]) -> int:
         return engine_for(packages, jobs, None)
 
     app = make_app(
-        Platform(inventory, addresses, packages), scenarios, arguments.results, make_engine, cpus(arguments.workers),
+        Platform(inventory, addresses, packages), scenarios, arguments.results, make_engine, cpus_for(arguments.workers),
         password, arguments.web_ui,
     )  # fmt: skip
     config = uvicorn.Config(
@@ -121,13 +120,6 @@ def engine_for(packages: Mapping[str, Package], jobs: Sequence[str], reporter: R
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders))
     engine.prepare(reporter.show if reporter else lambda text, part: None)
     return engine
-
-
-def cpus(workers: int | None) -> list[int]:
-    available = sorted(os.sched_getaffinity(0))
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers}: at least 1")
-    return [available[number % len(available)] for number in range(workers or len(available))]
 
 
 def read_password(address: str, file: Path | None) -> str | None:
