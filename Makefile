@@ -5,7 +5,7 @@ DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run bench/bare.sh $(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest pep bench bench-pep scenarios clean
+.PHONY: check lint test unit guest pep bench bench-serve bench-pep scenarios clean
 
 check: lint test
 
@@ -32,6 +32,9 @@ guest:
 
 bench:
 	$(DEV) python bench/bench.py
+
+bench-serve:
+	$(DEV) python bench/serve.py
 
 bench-pep:
 	$(DEV) python pep/bench.py

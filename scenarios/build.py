@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +133,62 @@ def add_proxies(add: Callable[..., int]) -> tuple[list[int], list[int]]:
     ]
 
 
+SETTLE_S = 5
+"""Between two cells: jobs that were told to stop get up to 3 s, and then put their host back as it was."""
+
+
+def table(scenario: dict[str, Any]) -> dict[str, Any]:
+    """A scenario that starts another one for each combination of the values that it sweeps, one after the other, so
+    that one click in the web UI makes the whole table."""
+    swept, defaults = scenario["x-sweep"]["values"], scenario["x-sweep"]["defaults"]
+    cells = [dict(zip(swept, combination, strict=True)) for combination in product(*swept.values())]
+    asked = {
+        name: text
+        for name, text in scenario["arguments"].items()
+        if name not in swept and not defaults[name].startswith("$")
+    }
+
+    def given(cell: dict[str, str], name: str) -> str:
+        """An argument's value in a cell, the parent's argument of that name, or what its default refers to."""
+        if name in cell:
+            return cell[name]
+        return f"${name}" if name in asked else given(cell, defaults[name][1:])
+
+    functions = [
+        {
+            "id": number,
+            "label": ", ".join(f"{name} {value}" for name, value in cell.items()),
+            "wait": {
+                "time": SETTLE_S if number else 0,
+                "launched_ids": [],
+                "finished_ids": [number - 1] if number else [],
+            },
+            "on_fail": {},
+            "start_scenario_instance": {
+                "scenario_name": scenario["name"],
+                "arguments": {name: given(cell, name) for name in scenario["arguments"]},
+            },
+        }
+        for number, cell in enumerate(cells)
+    ]
+    values = "; ".join(f"{name}: {', '.join(listed)}" for name, listed in swept.items())
+    return {
+        "name": f"{scenario['name']}_table",
+        "description": f"The whole table of {scenario['name']}: its {len(cells)} combinations one after the other ({values})",
+        "arguments": asked,
+        "constants": {},
+        "openbach_functions": functions,
+        "x-sweep": {"defaults": {name: defaults[name] for name in asked}, "values": {}},
+    }
+
+
 SCENARIOS = {
     "geo": file_transfer("geo", "geo", lossy=False),
     "geo_loss": file_transfer("geo_loss", "geo", lossy=True),
     "leo": file_transfer("leo", "leo", lossy=False),
     "leo_loss": file_transfer("leo_loss", "leo", lossy=True),
 }
+SCENARIOS |= {f"{name}_table": table(SCENARIOS[name]) for name in ("geo_loss", "leo_loss")}
 
 
 def text(scenario: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
@@ -187,11 +187,26 @@ def _plan(
 ) -> Campaign:
     jobs = {name: package.job for name, package in packages.items()}
     scenario = read_scenario(path, jobs)
+    subs = sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
+    return campaign_of(path, scenario, subs, given, seeds, packages)
+
+
+def campaign_of(
+    path: Path,
+    scenario: Scenario,
+    subs: dict[str, Scenario],
+    given: Mapping[str, tuple[str, ...]],
+    seeds: tuple[int, ...],
+    packages: Mapping[str, Package],
+) -> Campaign:
+    """A scenario with the values that are given, and those of its `x-sweep` for the rest. `path` is its file, or what
+    it is called in the words of InputError."""
+    jobs = {name: package.job for name, package in packages.items()}
     for name, several in given.items():
         _check_argument(f"{name}={','.join(several)}", name, scenario)
     known = {
-        **{name: [value] for name, value in _table(scenario, path, "defaults").items()},
-        **_table(scenario, path, "values"),
+        **{name: [value] for name, value in sweep_table(scenario, path, "defaults").items()},
+        **sweep_table(scenario, path, "values"),
     }
     values = {}
     for name in sorted(scenario.arguments, key=list(_order(scenario)).index):
@@ -199,7 +214,7 @@ def _plan(
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
     _check_references(values)
-    campaign = Campaign(path, scenario, _sub_scenarios(scenario, path, jobs), values, seeds)
+    campaign = Campaign(path, scenario, subs, values, seeds)
     _check_choices(campaign, packages)
     for cell in campaign.cells:
         check_values(scenario, cell, jobs)
@@ -220,7 +235,8 @@ def _order(scenario: Scenario) -> dict[str, None]:
     return dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments])
 
 
-def _table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
+def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
+    """`defaults` or `values` of a scenario's x-sweep. Raises InputError."""
     sweep = scenario.source.get("x-sweep", {})
     if not isinstance(sweep, dict):
         raise InputError(f"{path}: x-sweep should be an object with the keys defaults and values")
@@ -279,18 +295,22 @@ def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
                 raise InputError(f"{name}={value}: {hint}{name} is one of {', '.join(choices)}")
 
 
-def _sub_scenarios(scenario: Scenario, path: Path, jobs: Mapping[str, Any]) -> dict[str, Scenario]:
-    """Sub-scenarios, those of sub-scenarios included: files beside this one, by name."""
+def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:
+    """Sub-scenarios by name, those of sub-scenarios included."""
     found: dict[str, Scenario] = {}
     waiting = [scenario]
     while waiting:
         for function in waiting.pop().functions:
             name = function.get("start_scenario_instance", {}).get("scenario_name")
             if name is not None and name not in found and name != scenario.name:
-                file = path.parent / f"{name}.json"
-                try:
-                    found[name] = read_scenario(file, jobs)
-                except Malformed as error:
-                    raise InputError(f"{file}: {error}") from error
+                found[name] = find(name)
                 waiting.append(found[name])
     return found
+
+
+def _read_beside(path: Path, name: str, jobs: Mapping[str, Any]) -> Scenario:
+    file = path.parent / f"{name}.json"
+    try:
+        return read_scenario(file, jobs)
+    except Malformed as error:
+        raise InputError(f"{file}: {error}") from error

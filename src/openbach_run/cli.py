@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import signal
 import sys
@@ -18,16 +17,20 @@ from openbach_run import results, tables
 from openbach_run.campaign import Campaign, parse_seeds, plan, plan_file
 from openbach_run.check import check
 from openbach_run.engine.cluster import ClusterEngine
+from openbach_run.engine.controller import ControllerEngine
+from openbach_run.engine.rest import Controller, read_access
 from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError, SetupError
-from openbach_run.executor import Engine, Executor, PlannedRun
+from openbach_run.executor import Engine, Executor, PlannedRun, cpus_for
 from openbach_run.forecast import forecast
 from openbach_run.inventory import load_inventory
 from openbach_run.job_packages import Package, load_packages
 from openbach_run.lint import lint
 from openbach_run.model import Malformed
+from openbach_run.package import PROJECT
 from openbach_run.progress import Reporter
 from openbach_run.record import Record, Store
+from openbach_run.sub_runs import unfold_all, unfold_campaign
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -43,6 +46,8 @@ TABLE_FORMATS = {
 COMMANDS = {
     "report": "openbach_run.report.command",
     "export": "openbach_run.export",
+    "package": "openbach_run.package",
+    "serve": "openbach_run.web.serve",
 }
 """First argument → module whose `main(argv)` takes the others and returns the exit code."""
 
@@ -53,6 +58,8 @@ combination of the values given for its arguments, and prints the transfer times
 commands (each has its own --help):
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
   openbach-run export RESULTS…                   their statistics, for InfluxDB
+  openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
+  openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
 """
 
 EPILOG = """\
@@ -65,6 +72,8 @@ examples:
       one run; its packets are in results/geo/runs/<run id>/capture.pcapng
   openbach-run campaigns/matrix.yml --dry-run
       how long the published report's 144 cells would take; without --dry-run they are run
+  openbach-run --engine controller --controller 172.20.34.80 geo vpn=wireguard cc=bbr
+      the same on a real OpenBACH platform, one run after the other
   openbach-run --check my_scenario.json --jobs ~/openbach/src/jobs --format json
       what the real OpenBACH backend would answer to this scenario
 
@@ -116,7 +125,24 @@ def parser() -> argparse.ArgumentParser:
         default="table",
         help="of what is printed (default table)",
     )
-    made.add_argument("--engine", choices=["virtual"], default="virtual", help="what executes the runs")
+    made.add_argument(
+        "--engine",
+        choices=["virtual", "controller"],
+        default="virtual",
+        help="what executes the runs: virtual time on this machine (default), or a real OpenBACH platform",
+    )
+    made.add_argument(
+        "--controller",
+        metavar="HOST",
+        help="of the OpenBACH platform: HOST, HOST:PORT or a URL (default: what the file 'controller' of this directory"
+        " names; login and password come from there, too)",
+    )
+    made.add_argument(
+        "--project",
+        metavar="NAME",
+        default=PROJECT,
+        help=f"project of the controller in which the scenario runs (default {PROJECT})",
+    )
     made.add_argument(
         "--jobs",
         type=Path,
@@ -162,21 +188,22 @@ def _main(arguments: argparse.Namespace) -> int:
         raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
     if arguments.workers is not None and arguments.scheduler is not None:
         raise InputError("--workers: a cluster runs as many at a time as its workers have threads")
+    controller = _controller(arguments)
     packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
     if arguments.check:
         return check(path, packages, arguments.format == "json")
     campaigns = campaigns_of(path, arguments, packages)
-    cpus = _cpus(arguments.workers)
+    cpus = cpus_for(arguments.workers) if controller is None else [0]
     for campaign in campaigns:
         _warn(campaign, packages)
     name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
     store = Store(arguments.results or _results_directory(name))
     if arguments.dry_run:
-        planned = _planned(campaigns, arguments, packages)
+        planned = _planned(campaigns, arguments, packages, controller)
         print(forecast(planned, store, len(cpus)))
         return OK
     with store.opened():
-        planned = _planned(campaigns, arguments, packages)
+        planned = _planned(campaigns, arguments, packages, controller)
         store.write("campaign.json", _description(path, arguments, planned))
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
         executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun)
@@ -184,7 +211,7 @@ def _main(arguments: argparse.Namespace) -> int:
             with Reporter(arguments.quiet) as reporter:
                 executor.execute(planned, reporter)
         finally:
-            known = executor.known(planned)
+            known = unfold_all(executor.known(planned), store.runs)
             results.write_parquet(known, store.directory / "results.parquet")
             _print(arguments.format, campaigns, known)
     return OK if all(record.finished for record in executor.records.values()) else FAILED
@@ -213,25 +240,52 @@ def _is_campaign_file(path: Path) -> bool:
     return path.suffix in (".yml", ".yaml")
 
 
+def _controller(arguments: argparse.Namespace) -> Controller | None:
+    """The platform that executes the runs, if it is one. Raises InputError for options that do not go with it."""
+    if arguments.engine != "controller":
+        if arguments.controller is not None:
+            raise InputError("--controller needs --engine controller")
+        return None
+    if arguments.pcap:
+        raise InputError("--pcap: packets are captured by the virtual engine; on a platform let a job do it (tcpdump)")
+    if arguments.workers not in (None, 1) or arguments.scheduler is not None:
+        raise InputError("--workers, --scheduler: a platform has one set of hosts, its runs go one at a time")
+    return Controller(read_access(arguments.controller, Path("controller")))
+
+
 def _planned(
-    campaigns: Sequence[Campaign], arguments: argparse.Namespace, packages: Mapping[str, Package]
+    campaigns: Sequence[Campaign],
+    arguments: argparse.Namespace,
+    packages: Mapping[str, Package],
+    controller: Controller | None,
 ) -> list[PlannedRun]:
     """The runs of all campaigns, each once, with the engine of its scenario (which has just the jobs that it starts)."""
     inventory = load_inventory(REPOSITORY / "inventory.yml")
     planned: dict[str, PlannedRun] = {}
     with Reporter(arguments.quiet) as reporter:
         for campaign in campaigns:
-            folders = {name: files for name in campaign.jobs() if (files := packages[name].files)}
-            virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders), pcap=arguments.pcap)
-            engine: Engine = virtual
-            if arguments.scheduler is not None:
-                engine = ClusterEngine(virtual, arguments.scheduler, folders)
+            engine = _engine(campaign, arguments, packages, controller)
             engine.prepare(reporter.show)
             for spec in campaign.runs(packages, inventory, engine.identity):
                 settings = [f"{name}={value}" for name, value in spec.arguments.items()]
-                command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},"])
+                options = [] if controller is None else _options(controller, arguments)
+                command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},", *options])
                 planned[spec.run_id] = PlannedRun(spec, engine, command)
     return list(planned.values())
+
+
+def _engine(
+    campaign: Campaign, arguments: argparse.Namespace, packages: Mapping[str, Package], controller: Controller | None
+) -> Engine:
+    if controller is not None:
+        return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
+    folders = {name: files for name in campaign.jobs() if (files := packages[name].files)}
+    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders), pcap=arguments.pcap)
+    return virtual if arguments.scheduler is None else ClusterEngine(virtual, arguments.scheduler, folders)
+
+
+def _options(controller: Controller, arguments: argparse.Namespace) -> list[str]:
+    return ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
 
 
 def _command(path: Path, words: Sequence[str]) -> str:
@@ -256,13 +310,6 @@ def _results_directory(name: str) -> Path:
     return Path("results") / name
 
 
-def _cpus(workers: int | None) -> list[int]:
-    available = sorted(os.sched_getaffinity(0))
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers}: at least 1")
-    return [available[number % len(available)] for number in range(workers or len(available))]
-
-
 def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     jobs = {name: package.job for name, package in packages.items()}
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
@@ -281,5 +328,7 @@ def _print(form: str, campaigns: Sequence[Campaign], known: Sequence[Record]) ->
         case "json":
             print(results.as_json(known), end="")
         case _:
-            shown = [TABLE_FORMATS[form](tables.campaign_table(campaign, known)) for campaign in campaigns]
+            shown = [
+                TABLE_FORMATS[form](tables.campaign_table(unfold_campaign(campaign, known), known)) for campaign in campaigns
+            ]
             print("\n".join(shown), end="")

@@ -275,7 +275,11 @@ class Director:
     # Scenario instances
 
     def _start_scenario(
-        self, scenario: dict[str, Any], arguments: dict[str, str], parent: ScenarioInstance | None
+        self,
+        scenario: dict[str, Any],
+        arguments: dict[str, str],
+        parent: ScenarioInstance | None,
+        function_id: int | None = None,
     ) -> ScenarioInstance:
         number = len(self.scenario_instances) + 1
         values = {**scenario.get("constants", {}), **arguments}
@@ -287,7 +291,10 @@ class Director:
             run.rows.append(FunctionInstance(function, _us(function.time_s, values), retries))
         run.status = ScenarioStatus.RUNNING
         self.scenario_instances.append(run)
-        self._event("scenario_started", scenario=run.name, scenario_instance_id=run.id)
+        started_by = {"parent_id": parent.id, "function": function_id} if parent else {}
+        self._event(
+            "scenario_started", scenario=run.name, scenario_instance_id=run.id, arguments=arguments, **started_by
+        )
         self._after(0, RANK_PASS, lambda: self._look_at(run))
         return run
 
@@ -467,7 +474,7 @@ class Director:
         if name in run.lineage:
             raise FunctionFailed(f"scenario {name} would start itself: {' > '.join([*run.lineage, name])}")
         arguments = {key: substitute(text, run.values) for key, text in row.function.body["arguments"].items()}
-        row.scenario = self._start_scenario(self.sub_scenarios[name], arguments, run)
+        row.scenario = self._start_scenario(self.sub_scenarios[name], arguments, run, row.function.id)
 
     def _stop_sub_scenario(self, run: ScenarioInstance, number: int) -> None:
         scenario = self._latest(run, number).scenario
@@ -532,7 +539,7 @@ def _name(function: Function) -> str:
 
 
 def _identity(job: JobInstance) -> dict[str, Any]:
-    return {"job": job.job, "entity": job.entity, "instance_id": job.id}
+    return {"job": job.job, "entity": job.entity, "instance_id": job.id, "scenario_instance_id": job.scenario_id}
 
 
 def substitute(text: str, values: dict[str, str]) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -14,9 +15,11 @@ from typing import Any, Protocol
 from openbach_run.campaign import RunSpec
 from openbach_run.engine.cache import Progress
 from openbach_run.engine.virtual import Outcome
+from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.record import Record, Store
 from openbach_run.results import as_csv, measures
+from openbach_run.sub_runs import unfold
 
 
 class Engine(Protocol):
@@ -73,6 +76,7 @@ class Executor:
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
         self._runs, self._reporter = runs, reporter
+        self._parts: dict[str, list[Record]] = {}
         self._write_results()
         cpus = self.cpus[: waiting.qsize()]
         workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in cpus]
@@ -110,28 +114,12 @@ class Executor:
 
     def _run(self, planned: PlannedRun, cpu: int) -> None:
         spec = planned.spec
-        place = self.store.begin(spec.run_id)
         self._progress.started(spec.run_id)
-        outcome = planned.engine.run(
-            spec.for_guest(), place, cpu, lambda event: self._progress.told(spec.run_id, event)
+        place, record = execute_run(
+            planned, self.store, cpu, lambda event: self._progress.told(spec.run_id, event)
         )
         if self._errors:
             return  # interrupted: no record of what was not let finish
-        record = Record(
-            spec.run_id,
-            spec.scenario["name"],
-            spec.arguments,
-            spec.seed,
-            outcome.status,
-            outcome.error,
-            outcome.virtual_s,
-            outcome.wall_s,
-            outcome.capture_sha256,
-            measures(place),
-            planned.command,
-            spec.identity,
-            list(planned.engine.packages),
-        )
         with self._lock:
             self.store.keep(place, record)
             self.records[spec.run_id] = record
@@ -142,7 +130,44 @@ class Executor:
             self._write_results()
 
     def _write_results(self) -> None:
-        self.store.write("results.csv", as_csv(self.known(self._runs)))
+        known = self.known(self._runs)
+        for record in known:
+            if record.run_id not in self._parts:  # looked at once: this is written after every run
+                self._parts[record.run_id] = unfold(record, self.store.runs / record.run_id)
+        self.store.write("results.csv", as_csv([part for record in known for part in self._parts[record.run_id]]))
+
+
+def cpus_for(workers: int | None) -> list[int]:
+    """The CPU of each of so many workers; without a number one for each CPU that this process may use. Raises InputError."""
+    available = sorted(os.sched_getaffinity(0))
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers {workers}: at least 1")
+    return [available[number % len(available)] for number in range(workers or len(available))]
+
+
+def execute_run(
+    planned: PlannedRun, store: Store, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
+) -> tuple[Path, Record]:
+    """Executes a run. Its record is in the directory returned until `store.keep` gives that its name."""
+    spec = planned.spec
+    place = store.begin(spec.run_id)
+    outcome = planned.engine.run(spec.for_guest(), place, cpu, on_event)
+    record = Record(
+        spec.run_id,
+        spec.scenario["name"],
+        spec.arguments,
+        spec.seed,
+        outcome.status,
+        outcome.error,
+        outcome.virtual_s,
+        outcome.wall_s,
+        outcome.capture_sha256,
+        measures(place),
+        planned.command,
+        spec.identity,
+        list(planned.engine.packages),
+    )
+    return place, record
 
 
 def _cell(spec: RunSpec) -> str:

@@ -118,6 +118,15 @@ def load_inventory(path: Path) -> Inventory:
     return _Reader(path).inventory(content)
 
 
+def agent_addresses(path: Path) -> dict[str, str]:
+    """Where Ansible, and so the controller, reaches each entity's agent (`ansible_host`). Nothing of it goes into a run."""
+    import yaml
+
+    reader, content = _Reader(path), yaml.safe_load(path.read_text(encoding="utf-8"))
+    variables = {entity: values for entity, _, values in reader.hosts(content["all"], "all", {})}
+    return {entity: str(values["ansible_host"]) for entity, values in variables.items() if "ansible_host" in values}
+
+
 class _Reader:
     """Turns the parsed YAML into an Inventory; every complaint names the file and the key."""
 

@@ -148,7 +148,19 @@ def _read(file: Path) -> Record | None:
 
 
 def statistics(run_dir: Path) -> list[Mapping[str, Any]]:
-    """The statistics that the jobs of a run have sent, in order. Half a line, the last of a guest that was killed, is none."""
-    file = run_dir / "statistics.jsonl"
-    lines = file.read_bytes().splitlines(keepends=True) if file.exists() else []
+    """The statistics that the jobs of a run have sent, in order."""
+    return _lines(run_dir / "statistics.jsonl")
+
+
+def events(run_dir: Path) -> list[Mapping[str, Any]]:
+    """What the director did in a run, in order; as far as it has come in one that goes on."""
+    return _lines(run_dir / "events.jsonl")
+
+
+def _lines(file: Path) -> list[Mapping[str, Any]]:
+    """Half a line, the last of a guest that was killed, is none."""
+    try:
+        lines = file.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
     return [json.loads(line) for line in lines if line.endswith(b"\n")]

@@ -26,12 +26,19 @@ BOTTLENECK_BPS = 10e6
 MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
-def measures(run_dir: Path) -> dict[str, Any]:
-    """What the transfer's client measured: s, Mbit/s, bytes, s, segments."""
+def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str, Any]:
+    """What the transfer's client measured: s, Mbit/s, bytes, s, segments. Nothing if several scenario instances made
+    transfers, and none of them is asked for."""
     found: dict[str, Any] = {}
+    instances = set()
     for statistic in statistics(run_dir):
-        if statistic["_metadata"]["job_name"] == MEASURING_JOB:
+        metadata = statistic["_metadata"]
+        instance = metadata.get("scenario_instance_id")
+        if metadata["job_name"] == MEASURING_JOB and scenario_instance_id in (None, instance):
+            instances.add(instance)
             found.update(statistic)
+    if len(instances) > 1:
+        found = {}
     if "goodput_bps" in found:
         found["goodput_mbps"] = round(found["goodput_bps"] / 1e6, 6)
     return {name: found.get(name) for name in MEASURES}

@@ -206,7 +206,8 @@ def test_a_job_that_fails_stops_everything() -> None:
     run = Run(task(0, -1, entity="server"), task(1, 3, exit_code=4), task(2, finished_ids=[1]))
     assert run.status is ScenarioStatus.FINISHED_KO
     assert run.job_statuses == ["Stopped", "Error"]
-    assert run.failed == [{"job": "task", "entity": "pc", "instance_id": 2, "status": "Error"}]
+    job = {"job": "task", "entity": "pc", "instance_id": 2, "scenario_instance_id": 1}
+    assert run.failed == [{**job, "status": "Error"}]
     assert run.agents.time_us == 4_000_000
 
 

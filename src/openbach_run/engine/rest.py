@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The REST API of an OpenBACH controller as a client sees it: where it is, who logs in, and what went wrong, in words.
+
+Every request has a connection of its own: the controller's web server closes kept ones without a word. A request
+that only reads is repeated when its connection drops; one that changes something never is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from getpass import getpass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import requests
+
+from openbach_run.errors import InputError, SetupError
+from openbach_run.model import read_json
+
+PORT = 8000
+TIMEOUT_S = 30.0
+READ_TRIES = 4
+RETRY_S = 0.5
+VAULT_PASSWORD_NEEDED = 460
+KEYS = ("controller", "login", "password", "vault_password")
+
+
+class Refused(SetupError):
+    """The controller answered, and the answer is no."""
+
+    def __init__(self, status: int, text: str) -> None:
+        self.status = status
+        super().__init__(text)
+
+
+class Lost(SetupError):
+    """No answer: no connection, a dropped one, or none in time."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a controller is and who logs in. Passwords are kept out of its text."""
+
+    url: str
+    """With a slash at its end: http://172.20.34.80:8000/"""
+    login: str
+    password: str = field(repr=False)
+    vault_password: str = field(default="", repr=False)
+
+
+def read_access(address: str | None, file: Path) -> Access:
+    """The access that OpenBACH's own file `controller` gives; `address` (HOST, HOST:PORT or a URL) goes before its own.
+
+    The file holds a JSON object with the keys controller, login, password and vault_password, a JSON text, or a bare
+    line with the address. Its password is sent to no other controller than the file's own; what it does not give is
+    asked for on a terminal. Raises InputError.
+    """
+    known = _read_file(file) if file.exists() else {}
+    if address is None and not known.get("controller"):
+        raise InputError(f"which controller? Give --controller HOST, or write {file}: {_example()}")
+    url = base_url(address or known["controller"])
+    if known.get("controller") and base_url(known["controller"]) != url:
+        known = {}
+    login = known.get("login") or _ask("Login", url, file, hidden=False)
+    password = known.get("password") or _ask("Password", url, file, hidden=True)
+    return Access(url, login, password, known.get("vault_password", ""))
+
+
+def base_url(address: str) -> str:
+    """`HOST`, `HOST:PORT` or a URL as a base URL. Raises InputError."""
+    url = address if "://" in address else f"http://{address}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (PORT if "://" not in address else None)
+    except ValueError as error:
+        raise InputError(f"controller {address!r}: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise InputError(f"controller {address!r}: should be like 172.20.34.80, name:8000 or https://name/openbach/")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}/"
+
+
+def _read_file(file: Path) -> dict[str, str]:
+    text = file.read_text(encoding="utf-8").strip()
+    if text[:1] not in ("{", '"'):
+        return {"controller": text.splitlines()[0].strip()} if text else {}
+    content = read_json(file)
+    if isinstance(content, str):
+        return {"controller": content}
+    if not isinstance(content, dict) or not all(isinstance(content.get(key, ""), str) for key in KEYS):
+        raise InputError(f"{file}: should be like {_example()}")
+    return {key: content[key] for key in KEYS if key in content}
+
+
+def _example() -> str:
+    return json.dumps({"controller": "172.20.34.80", "login": "…", "password": "…"}, ensure_ascii=False)
+
+
+def _ask(what: str, url: str, file: Path, *, hidden: bool) -> str:
+    if not sys.stdin.isatty():
+        raise InputError(f"{url}: no {what.lower()} in {file}, and no terminal to ask on; write it there: {_example()}")
+    return getpass(f"{what} at {url}: ") if hidden else input(f"{what} at {url}: ")
+
+
+class Controller:
+    """A session with a controller. Methods raise Refused or Lost, both with text for a person."""
+
+    def __init__(self, access: Access, timeout_s: float = TIMEOUT_S) -> None:
+        self.access = access
+        self._timeout_s = timeout_s
+        self._session = requests.Session()
+        self._session.headers["Connection"] = "close"
+        self._session.trust_env = False  # no proxy, and no ~/.netrc: its password is none of this controller's
+
+    def log_in(self) -> None:
+        body = {"login": self.access.login, "password": self.access.password}
+        vault = {"vault_password": self.access.vault_password} if self.access.vault_password else {}
+        self.post("login/", body={**body, **vault})  # the session keeps the vault password
+
+    def get(self, *path: str | int, **query: str) -> Any:
+        """The answer to GET. `path` are the parts of the route, quoted here; a text that ends with / is taken as it is."""
+        for _ in range(READ_TRIES - 1):
+            try:
+                return self._json(self._send("GET", path, params=query))
+            except Lost:
+                time.sleep(RETRY_S)
+        return self._json(self._send("GET", path, params=query))
+
+    def text(self, *path: str | int) -> str:
+        answer = self._send("GET", path)
+        answer.encoding = "utf-8"
+        return answer.text
+
+    def post(self, *path: str | int, body: dict[str, Any]) -> Any:
+        return self._json(self._send("POST", path, json=body))
+
+    def put(self, *path: str | int, body: dict[str, Any]) -> Any:
+        return self._json(self._send("PUT", path, json=body))
+
+    def _send(self, method: str, path: tuple[str | int, ...], **more: Any) -> requests.Response:
+        route = "".join(str(part) if str(part).endswith("/") else quote(str(part), safe="") + "/" for part in path)
+        try:
+            answer = self._session.request(
+                method, self.access.url + route, timeout=self._timeout_s, allow_redirects=False, **more
+            )
+        except requests.Timeout:
+            raise Lost(f"{self.access.url} gave no answer to {method} {route} in {self._timeout_s:g} s") from None
+        except requests.RequestException as error:
+            raise Lost(f"{self.access.url}: {method} {route}: {_reason(error)}") from None
+        if answer.status_code >= 300:
+            raise Refused(answer.status_code, self._words(answer, method, route))
+        return answer
+
+    def _json(self, answer: requests.Response) -> Any:
+        if not answer.content:
+            return {}
+        try:
+            return answer.json()
+        except ValueError:
+            text = (
+                f"{answer.url} answers what is not JSON: is an OpenBACH controller there? Port {PORT} is its usual one"
+            )
+            raise Refused(answer.status_code, text) from None
+
+    def _words(self, answer: requests.Response, method: str, route: str) -> str:
+        """What a refusal means, with the controller's own reason."""
+        reason = _said(answer)
+        match answer.status_code:
+            case 401:
+                return f"{self.access.url} does not know the login {self.access.login} with this password ({reason})"
+            case 403:
+                return f"{self.access.url} does not let {self.access.login} do {method} {route}: {reason}"
+            case code if code == VAULT_PASSWORD_NEEDED:
+                held = "the vault password is wrong" if self.access.vault_password else "it needs the vault password"
+                text = f"{self.access.url}: {held}: the controller reaches its agents with keys under that password; "
+                return text + 'write it in the file controller, key "vault_password"'
+            case 422:
+                return f"{self.access.url} cannot do {method} {route} on its agents: {reason}"
+            case code if code >= 500:
+                return f"{self.access.url} failed in {method} {route} (HTTP {code}): {reason}"
+            case code:
+                return f"{self.access.url} refuses {method} {route} (HTTP {code}): {reason}"
+
+
+def _reason(error: requests.RequestException) -> str:
+    text = str(error)
+    for part, words in (
+        ("refused", "connection refused: nothing listens there"),
+        ("RemoteDisconnected", "the connection was dropped before an answer came"),
+        ("reset", "the connection was reset"),
+        ("IncompleteRead", "the connection was dropped in the middle of the answer"),
+        ("resolve", "there is no such host"),
+        ("unreachable", "the host cannot be reached"),
+    ):
+        if part in text:
+            return words
+    return f"no connection ({type(error).__name__})"
+
+
+def _said(answer: requests.Response) -> str:
+    try:
+        said = answer.json()
+    except ValueError:
+        return answer.reason or "no reason given"
+    if not isinstance(said, dict):
+        return json.dumps(said)[:500]
+    parts = [str(said[key]) for key in ("error", "msg", "message") if said.get(key)]
+    detail = said.get("error_message")
+    if isinstance(detail, dict):
+        parts.append(": ".join(str(detail[key]) for key in ("offending_entry", "error") if key in detail))
+    elif detail:
+        parts.append(str(detail))
+    parts += _entities(said.get("entities"))
+    return "; ".join(dict.fromkeys(parts)) or answer.reason or "no reason given"
+
+
+def _entities(entities: Any) -> list[str]:
+    """Of HTTP 422: entities without an agent, or with the jobs that their agents lack."""
+    if isinstance(entities, dict):
+        return [f"{name} lacks {', '.join(map(str, entry.get('jobs', [])))}" for name, entry in entities.items()]
+    return [", ".join(map(str, entities))] if isinstance(entities, list) else []

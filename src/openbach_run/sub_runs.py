@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scenario that only starts other scenarios, like geo_loss_table: its run holds several transfers, each of which
+counts as a run of the scenario that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from openbach_run.campaign import Campaign
+from openbach_run.model import Scenario, kind_of
+from openbach_run.record import Record, events
+from openbach_run.results import measures
+
+
+def unfold(record: Record, run_dir: Path) -> list[Record]:
+    """A record of each sub-scenario instance with its own arguments and measures; the record itself if its scenario did
+    anything but start scenarios, or ended before it started one."""
+    told = events(run_dir)
+    root = _root(told)
+    if any(event["event"] == "job_started" and event["scenario_instance_id"] == root for event in told):
+        return [record]
+    ends = {event["scenario_instance_id"]: event for event in told if event["event"] == "scenario_ended"}
+    parts = [
+        replace(
+            record,
+            scenario=event["scenario"],
+            arguments=event["arguments"],
+            status=ends[number]["status"] if number in ends else record.status,
+            virtual_s=ends[number]["t_s"] - event["t_s"] if number in ends else 0.0,
+            measures=measures(run_dir, number),
+        )
+        for event in told
+        if event["event"] == "scenario_started" and "parent_id" in event
+        for number in [event["scenario_instance_id"]]
+    ]
+    return parts or [record]
+
+
+def unfold_all(records: Sequence[Record], runs: Path) -> list[Record]:
+    return [part for record in records for part in unfold(record, runs / record.run_id)]
+
+
+def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
+    """The campaign that a scenario stands for whose functions all start the same other scenario."""
+    bodies = [function[kind_of(function)] for function in campaign.scenario.functions]
+    names = {body.get("scenario_name") for body in bodies}
+    if len(names) != 1 or (name := str(*names)) not in campaign.sub_scenarios:
+        return campaign
+    sub, parts = campaign.sub_scenarios[name], [part for part in unfolded if part.scenario == name]
+    values = {argument: _values(sub, argument, parts) for argument in bodies[0]["arguments"]}
+    return Campaign(campaign.path, sub, {}, values, campaign.seeds)
+
+
+def _values(sub: Scenario, argument: str, parts: Sequence[Record]) -> tuple[str, ...]:
+    """The values that an argument had; `$cc` for one that always had the value of cc, as its default says."""
+    default = str(sub.sweep.get("defaults", {}).get(argument, ""))
+    if default.startswith("$") and all(
+        part.arguments.get(argument) == part.arguments.get(default[1:]) for part in parts
+    ):
+        return (default,)
+    return tuple(dict.fromkeys(part.arguments[argument] for part in parts if argument in part.arguments))
+
+
+def _root(told: Sequence[Mapping[str, Any]]) -> Any:
+    """The id of the scenario instance that no other one started."""
+    return next((event["scenario_instance_id"] for event in told if event["event"] == "scenario_started"), None)

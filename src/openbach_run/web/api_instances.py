@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""REST: scenario instances, job instances and their statistics."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, pvariance
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+
+from openbach_run.web import instances
+from openbach_run.web.answers import Body, Refusal, Services, With, not_found
+from openbach_run.web.store import LARGEST_ID, Row
+
+router = APIRouter()
+
+BUCKETS = 10_000
+
+
+# Scenario instances
+
+
+@router.get("/project/{project}/scenario_instance/")
+def of_project(project: str, request: Request, services: With) -> Any:
+    return _listed(services, request, project, None)
+
+
+@router.get("/project/{project}/scenario/{scenario}/scenario_instance/")
+def of_scenario(project: str, scenario: str, request: Request, services: With) -> Any:
+    return _listed(services, request, project, scenario)
+
+
+def _listed(services: Services, request: Request, project: str, scenario: str | None) -> Any:
+    if services.database.project(project) is None:
+        raise not_found("Project", project_name=project)
+    limit, offset = _number(request, "limit"), _number(request, "offset")
+    rows = services.database.instances(
+        project, scenario, 0 if limit is None or offset is None else offset, -1 if limit is None else limit
+    )
+    if "quiet" in request.query_params:
+        return instances.shown_quietly(services, rows)
+    return StreamingResponse(_one_by_one(services, rows), media_type="application/json")
+
+
+def _one_by_one(services: Services, rows: Sequence[Row]) -> Iterator[str]:
+    """A JSON list of whole instances, of which one is in memory at a time."""
+    before = "["
+    for row in rows:
+        yield before + json.dumps(instances.shown_instance(services, row))
+        before = ","
+    yield "[]" if before == "[" else "]"
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name, "")
+    return min(int(text[:20]), LARGEST_ID) if text.isascii() and text.isdigit() else None
+
+
+@router.post("/project/{project}/scenario/{scenario}/scenario_instance/")
+def start(project: str, scenario: str, body: Body, services: With) -> dict[str, Any]:
+    """The new instance's id, and what the quiet form tells beside it: the web UI shows a bare id as an unknown state."""
+    given = body.get("arguments") or {}
+    if not isinstance(given, dict) or not all(_is_value(value) for value in given.values()):
+        raise Refusal(400, "Arguments are an object of texts by name", scenario_name=scenario)
+    arguments = {name: str(value) for name, value in given.items()}
+    number = instances.start(services, project, scenario, arguments)
+    return instances.shown_quietly(services, [instances.find_instance(services, number)])[0]
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+@router.get("/scenario_instance/{number:int}/")
+def instance(number: int, request: Request, services: With) -> Any:
+    row = instances.find_instance(services, number)
+    if "files_count" in request.query_params:
+        return _files_count(services, row)
+    if "quiet" in request.query_params:
+        return instances.shown_quietly(services, [row])[0]
+    return instances.shown_instance(services, row)
+
+
+def _files_count(services: Services, row: Row) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {}
+    for one in instances.measured(services, row):
+        for name in one["values"] if one["is_file"] else ():
+            of_job = counts.setdefault(one["job_name"], {})
+            of_job[name] = of_job.get(name, 0) + 1
+    return counts
+
+
+@router.post("/scenario_instance/{number:int}/", status_code=204)
+def stop(number: int, services: With) -> None:
+    row = instances.find_instance(services, number)
+    if row["owner"] != row["id"]:
+        raise Refusal(422, "A sub-scenario of a local run cannot be stopped alone", scenario_instance_id=row["owner"])
+    if row["stop_date"] is None:
+        services.launcher.stop(number)
+
+
+@router.delete("/scenario_instance/{number:int}/", status_code=204)
+def remove(number: int, services: With) -> None:
+    """Its record stays in the results directory, unless it was stopped and so has none."""
+    row = instances.find_instance(services, number)
+    if row["stop_date"] is None:
+        raise Refusal(409, "Trying to remove a scenario_instance still running", scenario_instance_id=number)
+    if row["owner"] != row["id"]:
+        raise Refusal(409, "It belongs to another scenario instance", scenario_instance_id=row["owner"])
+    services.database.delete_instance(number)
+    services.launcher.forget(row)
+
+
+@router.get("/scenario_instance/{number:int}/csv/")
+def download_csv(number: int, services: With) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="scenario{number}.csv"'}
+    return Response(_csv(services, number), media_type="text/csv", headers=headers)
+
+
+def _csv(services: Services, number: int) -> str:
+    """Raises Refusal (404, as the backend has it) as long as the instance runs."""
+    row = instances.find_instance(services, number)
+    if row["stop_date"] is None:
+        raise Refusal(404, "Trying to export the statistics of a scenario_instance still running")
+    return instances.as_csv(services, row)
+
+
+@router.get("/scenario_instance/{number:int}/archive/")
+def download_archive(number: int, services: With) -> Response:
+    content = _csv(services, number).encode()
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        member = tarfile.TarInfo(f"scenario_instance_{number}.csv")
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
+    headers = {"Content-Disposition": f'attachment; filename="scenario{number}.tar.gz"'}
+    return Response(packed.getvalue(), media_type="application/gzip", headers=headers)
+
+
+# Job instances
+
+
+def _job(services: Services, number: int) -> tuple[Row, dict[str, Any]]:
+    """The instance that was launched, and its job of that id."""
+    row = services.database.row("SELECT owner FROM job WHERE id = ?", number) if number <= LARGEST_ID else None
+    if row is None:
+        raise not_found("Job Instance", job_instance_id=number)
+    owner = instances.find_instance(services, row["owner"])
+    for _, job in instances.jobs_in(instances.shown_instance(services, owner)):
+        if job["id"] == number:
+            return owner, dict(job)
+    raise not_found("Job Instance", job_instance_id=number)
+
+
+@router.get("/job_instance/{number:int}/")
+def job_instance(number: int, services: With) -> dict[str, Any]:
+    return _job(services, number)[1]
+
+
+@router.api_route("/job_instance/", methods=["POST"])
+@router.api_route("/job_instance/{number:int}/", methods=["POST"])
+def change_job_instance() -> None:
+    raise Refusal(422, "A local controller runs jobs in scenarios only; start or stop the scenario instance")
+
+
+# Statistics
+
+
+@router.get("/statistic/{number:int}/")
+def statistic(number: int, request: Request, services: With) -> Any:
+    query = request.query_params
+    owner, _ = _job(services, number)
+    lines = [one for one in instances.measured(services, owner) if one["job_instance_id"] == number]
+    if "name" not in query:
+        if "origin" in query:
+            return min((one["time"] for one in lines), default=None)
+        return {
+            "statistics": sorted({name for one in lines for name in one["values"]}),
+            "suffixes": sorted({one["suffix"] for one in lines if one.get("suffix")}),
+        }
+    name, suffix = query["name"], query.get("suffix")
+    points = [
+        (one["time"], one["values"][name])
+        for one in lines
+        if _is_number(one["values"].get(name)) and (suffix is None or one.get("suffix") == suffix)
+    ]
+    return _series(request, name, points)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _series(request: Request, name: str, points: Sequence[tuple[int, float]]) -> Any:
+    values = [value for _, value in points]
+    buckets = _number(request, "histogram")
+    if not points:
+        return None if "comparative" in request.query_params and not buckets else []
+    if buckets:
+        return _histogram(values, min(buckets, BUCKETS))
+    if "comparative" in request.query_params:
+        return {"mean": fmean(values), "variance": pvariance(values)}
+    origin = _number(request, "origin") or 0
+    return {name: values, "time": [time - origin for time, _ in points]}
+
+
+def _histogram(values: Sequence[float], buckets: int) -> Mapping[str, list[float]]:
+    least, most = min(values), max(values)
+    width = (most - least) / buckets or 1.0
+    counts = [0.0] * buckets
+    for value in values:
+        counts[min(int((value - least) / width), buckets - 1)] += 1
+    return {"counts": counts, "buckets": [least + width * (index + 0.5) for index in range(buckets)]}

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""REST: login/ and version/."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from openbach_run.web.answers import Body, Refusal, Services, With
+from openbach_run.web.platform import VERSION
+from openbach_run.web.sessions import COOKIE
+
+router = APIRouter()
+
+
+def profile(services: Services, user: str | None) -> dict[str, Any]:
+    """The user; nobody before the login."""
+    favourites: dict[str, list[str]] = {}
+    if user is not None:
+        for row in services.database.rows("SELECT project, name FROM scenario WHERE favourite = 1 ORDER BY name"):
+            favourites.setdefault(row["project"], []).append(row["name"])
+    return {
+        "username": user,
+        "name": user,
+        "first_name": user and "",
+        "last_name": user and "",
+        "is_user": user is not None,
+        "is_admin": user is not None,
+        "email": user and "",
+        "favorites": favourites,
+    }
+
+
+def user_of(request: Request, services: Services) -> str | None:
+    return services.sessions.user(request.cookies.get(COOKIE))
+
+
+@router.get("/login/")
+def who(request: Request, services: With) -> dict[str, Any]:
+    return profile(services, user_of(request, services))
+
+
+@router.post("/login/")
+def log_in(request: Request, response: Response, body: Body, services: With) -> dict[str, Any]:
+    if body.get("action", "authenticate") != "authenticate":
+        raise Refusal(422, "The local controller has one user; log in as that")
+    for field in ("login", "password"):
+        if not isinstance(body.get(field), str):
+            raise Refusal(400, f"Missing login field '{field}'", msg=f"Missing login field '{field}'")
+    if user_of(request, services) is not None:
+        text = "A user is already connected. Please logout first and then log back in."
+        raise Refusal(409, text, msg=text)
+    cookie = services.sessions.log_in(body["login"], body["password"])
+    if cookie is None:
+        raise Refusal(401, "Wrong Credentials", msg="Wrong Credentials")
+    response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
+    return profile(services, body["login"])
+
+
+@router.put("/login/")
+def change_profile(request: Request, services: With) -> dict[str, Any]:
+    """Nothing of it can be changed here; the answer is the profile as it is."""
+    return profile(services, user_of(request, services))
+
+
+@router.delete("/login/", status_code=204)
+def log_out(request: Request, response: Response, services: With) -> None:
+    services.sessions.log_out(request.cookies.get(COOKIE))
+    response.delete_cookie(COOKIE)
+
+
+@router.get("/login/users/")
+def users(request: Request, services: With) -> list[dict[str, Any]]:
+    user = user_of(request, services)
+    entry = profile(services, user)
+    del entry["favorites"]
+    return [entry] if user is not None else []
+
+
+@router.put("/login/users/")
+@router.delete("/login/users/")
+def change_users() -> None:
+    raise Refusal(422, "The local controller has one user, who cannot be changed or deleted")
+
+
+@router.api_route("/version/", methods=["GET", "POST", "PUT", "PATCH"])
+def version() -> dict[str, str]:
+    return {"openbach_version": VERSION}

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""REST: agents, collectors, jobs and logs. The hosts and jobs of a local controller are given: they can be read only."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from difflib import SequenceMatcher
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from openbach_run.web.answers import Body, Refusal, Services, With, malformed, not_found
+from openbach_run.web.platform import COLLECTOR, STARTED
+from openbach_run.web.replay import as_date
+
+router = APIRouter()
+
+DONE = {"response": {}, "returncode": 204, "last_operation_date": STARTED}
+FIXED = "This is a local controller: its hosts are those of inventory.yml"
+LIKE = 0.6
+MAX_DELAY_MS = 10**12
+
+
+def project_of_agents(services: Services) -> dict[str, str]:
+    """By agent's address: the project with an entity that has it, the first one if there are several."""
+    found: dict[str, str] = {}
+    for name, document in services.database.projects().items():
+        for entity in document["entity"]:
+            if entity["agent"]:
+                found.setdefault(entity["agent"]["address"], name)
+    return found
+
+
+# Agents and collectors
+
+
+@router.get("/agent/")
+def agents(request: Request, services: With) -> list[dict[str, Any]]:
+    more = (
+        {"services": {"openbach_agent.service": "running"}, "errors": None}
+        if "services" in request.query_params
+        else {}
+    )
+    projects = project_of_agents(services)
+    known = [
+        services.platform.agent(address, projects.get(address)) for address in services.platform.addresses.values()
+    ]
+    return [{**agent, **more} for agent in known if agent]
+
+
+@router.get("/agent/{address}/")
+def agent(address: str, services: With) -> dict[str, Any]:
+    found = services.platform.agent(address, project_of_agents(services).get(address))
+    if found is None:
+        raise not_found("Agent", address=address)
+    return found
+
+
+@router.get("/agent/{address}/state/")
+def agent_state(address: str, services: With) -> dict[str, Any]:
+    agent(address, services)
+    keys = ("assign_collector", "install", "log_severity", "uninstall")
+    return {key: DONE if key in ("install", "assign_collector") else None for key in keys}
+
+
+@router.api_route("/agent/", methods=["POST"])
+@router.api_route("/agent/{address}/", methods=["POST", "PUT", "DELETE"])
+@router.api_route("/collector/", methods=["POST"])
+@router.api_route("/collector/{address}/", methods=["POST", "PUT", "DELETE"])
+@router.api_route("/reboot/", methods=["POST"])
+@router.api_route("/file/", methods=["POST"])
+def fixed() -> None:
+    raise Refusal(422, FIXED)
+
+
+@router.get("/collector/")
+def collectors() -> list[dict[str, Any]]:
+    return [collector(COLLECTOR)]
+
+
+@router.get("/collector/{address}/")
+def collector(address: str) -> dict[str, Any]:
+    if address != COLLECTOR:
+        raise not_found("Collector", address=address)
+    return {
+        "address": COLLECTOR,
+        "logs_port": 10514,
+        "logs_query_port": 9200,
+        "logs_database_name": "logstash",
+        "stats_mode": "udp",
+        "stats_port": 2222,
+        "stats_query_port": 8086,
+        "stats_database_name": "openbach",
+        "stats_database_precision": "ms",
+        "logstash_broadcast_mode": "udp",
+        "logstash_broadcast_port": 2223,
+    }
+
+
+# Jobs
+
+
+@router.get("/job/")
+def jobs(request: Request, services: With) -> Any:
+    query = request.query_params
+    if "external" in query:
+        return []
+    if "address" in query:
+        if services.platform.host_at(query["address"]) is None:
+            raise not_found("Agent", address=query["address"])
+        return {"agent": query["address"], "installed_jobs": services.platform.installed_jobs()}
+    found = [services.platform.job(name) for name in services.platform.packages]
+    if "string_to_search" in query:
+        return [job for job in found if job and _is_like(job["general"], query["string_to_search"])]
+    return found
+
+
+def _is_like(general: dict[str, Any], searched: str) -> bool:
+    words = [*general["name"].split("_"), *general["keywords"]]
+    return any(SequenceMatcher(None, word.lower(), searched[:100].lower()).ratio() > LIKE for word in words)
+
+
+@router.post("/job/")
+def install(body: Body) -> Any:
+    if body.get("action") == "install":
+        return JSONResponse({}, 202)  # they all are
+    raise Refusal(
+        422, "This is a local controller: its jobs are those of its checkout; `openbach-run serve --jobs` adds more"
+    )
+
+
+@router.get("/job/{name}/")
+def job(name: str, request: Request, services: With) -> Any:
+    described = services.platform.job(name)
+    if described is None:
+        raise not_found("Job", job_name=name)
+    match request.query_params.get("type", "json"):
+        case "json":
+            return described
+        case "statistics":
+            return {"job_name": name, "statistics": described["statistics"]}
+        case "help":
+            return {"job_name": name, "help": services.platform.help(name)}
+        case "keywords":
+            return {"job_name": name, "keywords": described["general"]["keywords"]}
+        case "agents":
+            installed = name in {one["name"] for one in services.platform.installed_jobs()}
+            hosts = services.platform.addresses.items() if installed else ()
+            on = [{"agent__name": entity, "agent__address": address} for entity, address in hosts]
+            return {"job_name": name, "installed_on": on}
+        case kind:
+            raise Refusal(400, f"Data malformed: unknown type {kind}", msg=f"Data malformed: unknown type {kind}")
+
+
+@router.api_route("/job/{name}/", methods=["POST", "DELETE"])
+def change_job(name: str) -> None:
+    raise Refusal(422, f"This is a local controller: the job {name} is that of its checkout")
+
+
+@router.get("/job/{name}/state/")
+def job_state(name: str, request: Request, services: With) -> dict[str, Any]:
+    if "address" not in request.query_params:
+        raise malformed("address")
+    job(name, request, services)
+    return {key: DONE if key == "install" else None for key in ("install", "uninstall", "log_severity", "stat_policy")}
+
+
+@router.get("/statistics/{project}/")
+def statistics_names(project: str, services: With) -> dict[str, list[str]]:
+    if services.database.project(project) is None:
+        raise not_found("Project", project_name=project)
+    described = {name: services.platform.job(name) for name in services.platform.packages}
+    return {name: sorted(one["name"] for one in job["statistics"]) for name, job in described.items() if job}
+
+
+# Logs
+
+
+@router.get("/logs/")
+def logs(request: Request, services: With) -> list[list[Any]]:
+    """What went wrong lately: instances that failed, with the reason that the rest of the API has no place for."""
+    try:
+        level = int(request.query_params.get("level", "5"))
+        delay_ms = min(max(int(request.query_params.get("delay", MAX_DELAY_MS)), 0), MAX_DELAY_MS)
+    except ValueError:
+        raise Refusal(400, "GET data malformed: level and delay should be integers") from None
+    since = as_date(datetime.now(UTC) - timedelta(milliseconds=delay_ms))
+    rows = services.database.rows(
+        "SELECT * FROM instance WHERE error IS NOT NULL AND start_date >= ? ORDER BY id LIMIT 100", since
+    )
+    return [
+        [
+            f"instance-{row['id']}",
+            int(datetime.fromisoformat(row["start_date"]).timestamp() * 1000),
+            "err",
+            row["scenario"],
+            f"scenario instance {row['id']}: {row['error']}",
+        ]
+        for row in rows
+        if level >= 3
+    ]

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The local controller as a web application: OpenBACH's REST API at / and /openbach/, and our own page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from openbach_run import package
+from openbach_run.errors import InputError
+from openbach_run.model import Scenario
+from openbach_run.web import api_instances, api_login, api_platform, api_projects, page
+from openbach_run.web.answers import Refusal, Services, refuse
+from openbach_run.web.guard import Guard, TooLarge, too_large
+from openbach_run.web.launcher import Launcher, MakeEngine
+from openbach_run.web.platform import Platform
+from openbach_run.web.sessions import Sessions
+from openbach_run.web.store import Database
+
+DATABASE = "serve.sqlite"
+
+
+def make_app(
+    platform: Platform,
+    scenarios: Sequence[Scenario],
+    results: Path,
+    make_engine: MakeEngine,
+    cpus: Sequence[int],
+    password: str | None,
+    web_ui: Path | None = None,
+) -> FastAPI:
+    """The application; what it keeps lies in `results`. It ends its runs when it is shut down. `web_ui` is the folder of
+    OpenBACH's own web UI, to be found at /app."""
+    results.mkdir(parents=True, exist_ok=True)
+    database = Database(results / DATABASE)
+    sessions = Sessions(password)
+    launcher = Launcher(database, results, make_engine, platform.packages, cpus)
+    begin_project(database, platform, scenarios)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        launcher.close()
+        database.close()
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.state.services = Services(database, launcher, platform, sessions)
+    for module in (api_login, api_platform, api_projects, api_instances):
+        app.include_router(module.router)
+        app.include_router(module.router, prefix="/openbach")
+    app.include_router(page.router)
+    app.mount("/page/static", StaticFiles(directory=page.STATIC))
+    if web_ui is not None:
+        add_web_ui(app, web_ui)
+    app.add_exception_handler(Refusal, refuse)
+    app.add_exception_handler(HTTPException, _no_route)
+    app.add_exception_handler(RequestValidationError, _no_number)
+    app.add_exception_handler(InputError, _bad_input)
+    app.add_exception_handler(TooLarge, lambda request, error: too_large())
+    app.add_middleware(Guard, sessions=sessions)
+    return app
+
+
+def add_web_ui(app: FastAPI, folder: Path) -> None:
+    """Its pages have addresses below /app, and are all made by one file; the rest of the folder is at /."""
+    index = folder / "index.html"
+
+    @app.get("/app")
+    @app.get("/app/{rest:path}")
+    def web_ui() -> FileResponse:
+        return FileResponse(index)
+
+    app.mount("/", StaticFiles(directory=folder))
+
+
+def begin_project(database: Database, platform: Platform, scenarios: Sequence[Scenario]) -> None:
+    """The project of the checkout: made at the first start, its scenarios brought up to date at each."""
+    with database.transaction():
+        if database.project(package.PROJECT) is None:
+            database.put_project(package.PROJECT, platform.default_project())
+        for scenario in scenarios:
+            database.put_scenario(package.PROJECT, scenario)
+
+
+def _no_route(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code)
+
+
+def _bad_input(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, 422)
+
+
+def _no_number(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": f"{request.url.path}: not a number that could be an id"}, 404)

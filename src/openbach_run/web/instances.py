@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Scenario instances: how they are started, how they went, and what their jobs have measured."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from openbach_run.campaign import Campaign, sub_scenarios
+from openbach_run.engine.virtual import GUEST_START_NS
+from openbach_run.inventory import Inventory
+from openbach_run.model import Malformed, Scenario, check_values, jobs_started, parse_scenario
+from openbach_run.record import events, statistics
+from openbach_run.web.answers import Refusal, Services, not_found, refused_scenario
+from openbach_run.web.replay import Names, ScenarioState, begin, document, end, replay
+from openbach_run.web.store import Row
+
+GUEST_START_MS = GUEST_START_NS // 1_000_000
+
+# Starting
+
+
+def find_scenario(services: Services, project: str, name: str) -> tuple[Scenario, dict[str, Scenario], dict[str, int]]:
+    """A project's scenario, its sub-scenarios, and the versions of all of them by name."""
+    versions: dict[str, int] = {}
+
+    def find(wanted: str) -> Scenario:
+        row = services.database.scenario(project, wanted)
+        if row is None:
+            raise not_found("Scenario", scenario_name=wanted, project_name=project)
+        versions[wanted] = row["id"]
+        try:
+            return parse_scenario(json.loads(row["source"]), services.platform.jobs)
+        except Malformed as error:
+            raise refused_scenario(error) from None
+
+    if services.database.project(project) is None:
+        raise not_found("Project", project_name=project)
+    scenario = find(name)
+    return scenario, sub_scenarios(scenario, find), versions
+
+
+def start(services: Services, project: str, name: str, arguments: Mapping[str, str]) -> int:
+    """One instance, as the API starts them: no default values, seed 1. Its id."""
+    scenario, subs, versions = find_scenario(services, project, name)
+    values: dict[str, tuple[str, ...]] = {name: (value,) for name, value in arguments.items()}
+    campaign = Campaign(Path(scenario.name), scenario, subs, values, (1,))
+    inventory = project_inventory(services, project, campaign)
+    try:
+        check_values(scenario, arguments, services.platform.jobs)
+    except Malformed as error:
+        raise refused_scenario(error) from None
+    (instance,) = services.launcher.launch(campaign, inventory, project, versions, None)
+    return instance
+
+
+def project_inventory(services: Services, project: str, campaign: Campaign) -> Inventory:
+    """The hosts by the names of the project's entities. Raises Refusal (422) for what the scenario misses."""
+    entities = {one["name"]: one["agent"] for one in (services.database.project(project) or {"entity": []})["entity"]}
+    needed: dict[str, set[str]] = {}
+    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
+        for function in scenario.functions:
+            for job, _ in jobs_started(function):
+                needed.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
+    name = campaign.scenario.name
+    if absent := [entity for entity in needed if entity not in entities]:
+        raise Refusal(422, f"Cannot start scenario {name}: some entities are not in the project.", entities=absent)
+    if bare := [entity for entity in needed if entities[entity] is None]:
+        raise Refusal(422, f"Cannot start scenario {name}: some entities are missing an attached agent.", entities=bare)
+    runnable = {job["name"] for job in services.platform.installed_jobs()}
+    lacking = {
+        entity: {
+            "agent": services.platform.agent(entities[entity]["address"], project),
+            "jobs": sorted(jobs - runnable),
+        }
+        for entity, jobs in needed.items()
+        if jobs - runnable
+    }
+    if lacking:
+        raise Refusal(422, f"Cannot start scenario {name}: some jobs are missing on agents.", entities=lacking)
+    called = {services.platform.host_at(agent["address"]): entity for entity, agent in entities.items() if agent}
+    hosts = services.platform.inventory.hosts
+    return replace(
+        services.platform.inventory,
+        hosts=tuple(replace(host, entity=called.get(host.entity, host.entity)) for host in hosts),
+    )
+
+
+# How it went
+
+
+def find_instance(services: Services, number: int) -> Row:
+    row = services.database.instance(number)
+    if row is None:
+        raise not_found("Scenario Instance", scenario_instance_id=number)
+    return row
+
+
+def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState], Names]:
+    """The instance that was launched and its sub-scenarios by their number in the record, and how to call them."""
+    stored = services.database.stored(json.loads(owner["versions"]))
+    states = replay(events(Path(owner["run_dir"])), stored) if owner["run_dir"] else {}
+    if 1 not in states:
+        event = {"arguments": json.loads(owner["arguments"]), "scenario_instance_id": 1, "t_s": 0.0}
+        states[1] = begin(event, stored[owner["scenario"]])
+    begun = datetime.fromisoformat(owner["start_date"])
+    if owner["stop_date"]:
+        end(states[1], owner["status"], (datetime.fromisoformat(owner["stop_date"]) - begun).total_seconds())
+    else:  # its record is not whole before the database says so
+        states[1].status, states[1].stop_s = owner["status"], None
+    instances, jobs = services.database.ids(owner["id"])
+    return states, Names(owner["project"], owner["id"], instances, jobs, agents_of(services, owner["project"]), begun)
+
+
+def agents_of(services: Services, project: str) -> dict[str, dict[str, str]]:
+    found = services.database.project(project) or {"entity": []}
+    return {
+        one["name"]: {
+            "name": services.platform.host_at(one["agent"]["address"]) or one["name"],
+            "address": one["agent"]["address"],
+        }
+        for one in found["entity"]
+        if one["agent"]
+    }
+
+
+def shown_instance(services: Services, row: Row) -> dict[str, Any]:
+    """The answer to GET scenario_instance/<id>/."""
+    states, names = states_of(services, find_instance(services, row["owner"]))
+    if row["number"] not in states:
+        raise not_found("Scenario Instance", scenario_instance_id=row["id"])
+    return document(states[row["number"]], names)
+
+
+def shown_quietly(services: Services, rows: list[Row]) -> list[dict[str, Any]]:
+    children = services.database.children([row["id"] for row in rows])
+    return [
+        {
+            "scenario_name": row["scenario"],
+            "scenario_instance_id": row["id"],
+            "status": row["status"],
+            "start_date": row["start_date"],
+            "sub_scenario_instance_ids": children[row["id"]],
+        }
+        for row in rows
+    ]
+
+
+# What was measured
+
+
+def measured(services: Services, row: Row) -> Iterator[dict[str, Any]]:
+    """The statistics of an instance and of its sub-scenarios, with the API's ids and dates (ms)."""
+    owner = find_instance(services, row["owner"])
+    states, names = states_of(services, owner)
+    begun_ms = int(names.begin.timestamp() * 1000)
+    wanted = set(_numbers(states[row["number"]])) if row["number"] in states else set()
+    for line in statistics(Path(owner["run_dir"])) if owner["run_dir"] else []:
+        metadata = line["_metadata"]
+        if metadata["scenario_instance_id"] in wanted and metadata["job_instance_id"] in names.jobs:
+            values = {name: value for name, value in line.items() if name != "_metadata"}
+            yield {
+                **metadata,
+                "time": metadata["time"] - GUEST_START_MS + begun_ms,
+                "job_instance_id": names.jobs[metadata["job_instance_id"]],
+                "scenario_instance_id": names.instances.get(metadata["scenario_instance_id"]),
+                "owner_scenario_instance_id": owner["id"],
+                "values": values,
+            }
+
+
+def _numbers(state: ScenarioState) -> Iterator[int]:
+    yield state.number
+    for one in state.functions:
+        if one.scenario:
+            yield from _numbers(one.scenario)
+
+
+def jobs_in(shown: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """(instance, job) of an instance and of its sub-scenarios."""
+    for function in shown["openbach_functions"]:
+        if "job" in function:
+            yield shown, function["job"]
+        if "scenario" in function:
+            yield from jobs_in(function["scenario"])
+
+
+def as_csv(services: Services, row: Row) -> str:
+    """What GET scenario_instance/<id>/csv/ answers: a row per statistic sent, columns in alphabetical order."""
+    about = {
+        job["id"]: {
+            "@agent_name": job["agent_name"],
+            "@job_instance_id": job["id"],
+            "@job_name": job["name"],
+            "@scenario_instance_id": instance["scenario_instance_id"],
+            "@owner_scenario_instance_id": instance["owner_scenario_instance_id"],
+            "@scenario_start_date": _local(instance["start_date"]),
+            "@scenario_stop_date": _local(instance["stop_date"]),
+            "@job_instance_start_date": _local(job["start_date"]),
+            "@job_instance_stop_date": _local(job["stop_date"]),
+        }
+        for instance, job in jobs_in(shown_instance(services, row))
+    }
+    lines = [
+        {
+            **about[one["job_instance_id"]],
+            "@stored_file": one["is_file"],
+            "@suffix": one.get("suffix"),
+            "time": _local_ms(one["time"]),
+            **one["values"],
+        }
+        for one in measured(services, row)
+        if one["job_instance_id"] in about
+    ] or list(about.values())
+    text = io.StringIO()
+    writer = csv.DictWriter(text, sorted({name for line in lines for name in line}))
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _local(date: str | None) -> str:
+    """As the backend's CSV has dates: 2026-11-21 04:40:51.123000+00:00."""
+    try:
+        return str(datetime.fromisoformat(date or ""))
+    except ValueError:
+        return ""
+
+
+def _local_ms(ms: int) -> str:
+    return str(datetime.fromisoformat("1970-01-01T00:00:00+00:00") + timedelta(milliseconds=ms))

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Executes scenario instances with the virtual engine, several at a time, each on a CPU of its own.
+
+Records go where the command line puts them, results/<scenario>/runs/<run_id>: what either has finished, the other
+does not repeat. An instance whose run is there already ends at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import queue
+import re
+import shlex
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from openbach_run.campaign import Campaign, RunSpec
+from openbach_run.errors import InputError, SetupError
+from openbach_run.executor import Engine, PlannedRun, execute_run
+from openbach_run.inventory import Inventory
+from openbach_run.job_packages import Package
+from openbach_run.record import Record, Store, events
+from openbach_run.web.replay import as_date
+from openbach_run.web.store import FINISHED_KO, RUNNING, SCHEDULING, STOPPED, Database, Row
+
+SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+FINAL = ("Finished Ok", FINISHED_KO, STOPPED)
+
+MakeEngine = Callable[[Sequence[str]], Engine]
+"""A prepared engine for a run with these jobs."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One run that waits or goes on."""
+
+    instance: int
+    spec: RunSpec
+    directory: Path
+    project: str
+    begin: datetime
+
+
+class Launcher:
+    """`launch` and `stop` may be called from any thread; `close` ends what runs."""
+
+    def __init__(
+        self,
+        database: Database,
+        results: Path,
+        make_engine: MakeEngine,
+        packages: Mapping[str, Package],
+        cpus: Sequence[int],
+    ) -> None:
+        self._database, self._results, self._make_engine = database, results, make_engine
+        self._packages = packages
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._engines: dict[int, Engine] = {}
+        self._virtual_s: dict[int, float] = {}
+        self._stopped: set[int] = set()
+        self._closing = False
+        self._lock = threading.Lock()
+        self._stores = _Stores()
+        self._busy = _Keys()
+        database.tell_truth_after_a_restart(as_date(datetime.now(UTC)))
+        self._workers = [threading.Thread(target=self._work, args=(cpu,), daemon=True) for cpu in cpus]
+        for worker in self._workers:
+            worker.start()
+
+    def launch(
+        self, campaign: Campaign, inventory: Inventory, project: str, versions: Mapping[str, int], launch: int | None
+    ) -> list[int]:
+        """Ids of new instances, one per run of the campaign. Raises SetupError."""
+        identity = self._make_engine(campaign.jobs()).identity
+        directory = self.directory(campaign.scenario.name)
+        orders = []
+        with self._database.transaction():
+            for spec in campaign.runs(self._packages, inventory, identity):
+                begin = datetime.now(UTC)
+                instance = self._database.add_instance(
+                    number=1,
+                    launch=launch,
+                    project=project,
+                    scenario=campaign.scenario.name,
+                    versions=json.dumps(versions),
+                    arguments=json.dumps(spec.arguments),
+                    seed=spec.seed,
+                    status=SCHEDULING,
+                    start_date=as_date(begin),
+                )
+                orders.append(Order(instance, spec, directory, project, begin))
+        for order in orders:
+            self._orders.put(order)
+        return [order.instance for order in orders]
+
+    def stop(self, instance: int) -> None:
+        """An instance that waits ends now; one that runs, as soon as its guest is gone."""
+        with self._lock:
+            self._stopped.add(instance)
+            engine = self._engines.get(instance)
+        if engine:
+            engine.stop()
+        else:
+            self._database.execute(
+                "UPDATE instance SET status = ?, stop_date = start_date WHERE owner = ? AND stop_date IS NULL",
+                STOPPED, instance,
+            )  # fmt: skip
+
+    def forget(self, instance: Row) -> None:
+        """Removes what a stopped run has left."""
+        left = Path(instance["run_dir"])
+        if left.name == stopped_name(instance["id"]):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def virtual_s(self, instance: int) -> float:
+        """How far a run is, in virtual seconds."""
+        return self._virtual_s.get(instance, 0.0)
+
+    def directory(self, scenario: str) -> Path:
+        """The results directory of a scenario, whatever it is called."""
+        if SAFE_NAME.fullmatch(scenario):
+            return self._results / scenario
+        return self._results / f"scenario-{hashlib.sha256(scenario.encode()).hexdigest()[:16]}"
+
+    def close(self) -> None:
+        """Ends what runs; what waits is not begun."""
+        with self._lock:
+            self._closing = True
+            self._stopped.update(self._engines)
+            engines = list(self._engines.values())
+        for engine in engines:
+            engine.stop()
+        for _ in self._workers:
+            self._orders.put(None)
+        for worker in self._workers:
+            worker.join(10)
+        self._database.tell_truth_after_a_restart(as_date(datetime.now(UTC)))
+
+    # A worker
+
+    def _work(self, cpu: int) -> None:
+        while (order := self._orders.get()) is not None:
+            try:
+                self._run(order, cpu)
+            except (InputError, SetupError, OSError) as error:
+                self._end(order, FINISHED_KO, 0.0, str(error))
+            except Exception as error:  # whatever it is, the next order is to be executed
+                self._end(order, FINISHED_KO, 0.0, f"{type(error).__name__}: {error}")
+
+    def _run(self, order: Order, cpu: int) -> None:
+        with self._busy.held(order.spec.run_id), self._stores.opened(order.directory) as store:
+            engine = self._make_engine(sorted(order.spec.jobs))
+            with self._lock:
+                if self._closing or order.instance in self._stopped:
+                    return
+                self._engines[order.instance] = engine
+            order = replace(order, begin=datetime.now(UTC))
+            run_dir = store.runs / f"{order.spec.run_id}.unfinished"
+            self._database.update_instance(
+                order.instance, status=RUNNING, start_date=as_date(order.begin), run_dir=str(run_dir)
+            )
+            try:
+                record = self._record(order, store, engine, cpu)
+            finally:
+                with self._lock:
+                    del self._engines[order.instance]
+            if record is None:
+                kept = store.runs / stopped_name(order.instance)
+                run_dir.rename(kept)
+                self._database.update_instance(order.instance, run_dir=str(kept))
+                self._end(order, STOPPED, self.virtual_s(order.instance), None)
+                return
+            kept = store.runs / record.run_id
+            for event in events(kept):
+                self._tell(order, event)
+            self._database.update_instance(order.instance, run_dir=str(kept))
+            self._end(order, record.status, record.virtual_s, record.error)
+
+    def _record(self, order: Order, store: Store, engine: Engine, cpu: int) -> Record | None:
+        """The run's record, an earlier one if it is finished; None when the run was stopped."""
+        known = store.load(order.spec.run_id)
+        if known is not None and known.finished:
+            return known
+        settings = [f"{name}={value}" for name, value in order.spec.arguments.items()]
+        command = shlex.join(
+            ["./openbach-run", order.spec.scenario["name"], *settings, "--seeds", f"{order.spec.seed},"]
+        )
+        try:
+            planned = PlannedRun(order.spec, engine, command)
+            place, record = execute_run(planned, store, cpu, lambda event: self._tell(order, event))
+        except InterruptedError:  # stopped before its guest was there
+            return None
+        if order.instance in self._stopped:
+            return None
+        store.keep(place, record)
+        return record
+
+    def _tell(self, order: Order, event: Mapping[str, Any]) -> None:
+        """Gives ids to what an event says has started."""
+        owner = order.instance
+        self._virtual_s[owner] = float(event["t_s"])
+        if event["event"] == "job_started":
+            self._database.execute(
+                "INSERT OR IGNORE INTO job (owner, number, name) VALUES (?, ?, ?)",
+                owner, event["instance_id"], event["job"],
+            )  # fmt: skip
+        elif event["event"] == "scenario_started" and "parent_id" in event:
+            self._begin_child(order, event)
+        elif event["event"] == "scenario_ended" and event["scenario_instance_id"] != 1:
+            self._database.execute(
+                "UPDATE instance SET status = ?, stop_date = ? WHERE owner = ? AND number = ?",
+                event["status"], self._date(order, event["t_s"]), owner, event["scenario_instance_id"],
+            )  # fmt: skip
+
+    def _begin_child(self, order: Order, event: Mapping[str, Any]) -> None:
+        known, _ = self._database.ids(order.instance)
+        row = self._database.instance(order.instance)
+        if event["scenario_instance_id"] in known or row is None:
+            return
+        self._database.add_instance(
+            owner=order.instance,
+            parent=known[event["parent_id"]],
+            number=event["scenario_instance_id"],
+            project=order.project,
+            scenario=event["scenario"],
+            versions=row["versions"],
+            arguments=json.dumps(event["arguments"]),
+            seed=order.spec.seed,
+            status=RUNNING,
+            start_date=self._date(order, event["t_s"]),
+        )
+
+    def _end(self, order: Order, status: str, virtual_s: float, error: str | None) -> None:
+        """Sub-scenarios that had no time to end are stopped with it. OpenBACH has no word for a guest that was lost."""
+        status = status if status in FINAL else FINISHED_KO
+        date = self._date(order, virtual_s)
+        with self._database.transaction():
+            self._database.update_instance(order.instance, status=status, stop_date=date, error=error)
+            self._database.execute(
+                "UPDATE instance SET status = ?, stop_date = ? WHERE owner = ? AND stop_date IS NULL",
+                STOPPED, date, order.instance,
+            )  # fmt: skip
+        self._virtual_s.pop(order.instance, None)
+
+    def _date(self, order: Order, t_s: float) -> str:
+        return as_date(order.begin + timedelta(seconds=t_s))
+
+
+def stopped_name(instance: int) -> str:
+    """The directory of a run that was stopped: no record, and no other run's place."""
+    return f"stopped-{instance}"
+
+
+class _Stores:
+    """Results directories in use: each is locked against other commands once, however many runs share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[Path, tuple[Store, ExitStack, int]] = {}
+
+    @contextmanager
+    def opened(self, directory: Path) -> Iterator[Store]:
+        with self._lock:
+            store, stack, users = self._open.get(directory) or (Store(directory), ExitStack(), 0)
+            if not users:
+                stack.enter_context(store.opened())
+            self._open[directory] = (store, stack, users + 1)
+        try:
+            yield store
+        finally:
+            with self._lock:
+                store, stack, users = self._open.pop(directory)
+                if users > 1:
+                    self._open[directory] = (store, stack, users - 1)
+                else:
+                    stack.close()
+
+
+class _Keys:
+    """Locks by name: the same run is not executed twice at a time."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._held: set[str] = set()
+
+    @contextmanager
+    def held(self, key: str) -> Iterator[None]:
+        with self._condition:
+            self._condition.wait_for(lambda: key not in self._held)
+            self._held.add(key)
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._held.discard(key)
+                self._condition.notify_all()

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The platform that the local controller pretends to be: an agent on each host of the inventory, all jobs installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import yaml
+
+from openbach_run import package
+from openbach_run.inventory import Inventory
+from openbach_run.job_packages import Package
+from openbach_run.jobs import Job
+from openbach_run.web.replay import as_date
+
+VERSION = "2.7.0"
+"""Of OpenBACH, whose API this is."""
+COLLECTOR = "127.0.0.1"
+AGENT_PORT = 1112
+STARTED = as_date(datetime.now(UTC))
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Hosts and jobs. `addresses` are those of the agents, by entity of the inventory."""
+
+    inventory: Inventory
+    addresses: Mapping[str, str]
+    packages: Mapping[str, Package]
+
+    @property
+    def jobs(self) -> dict[str, Job]:
+        return {name: one.job for name, one in self.packages.items()}
+
+    def host_at(self, address: str) -> str | None:
+        """The entity of the inventory whose agent has this address."""
+        return next((entity for entity, known in self.addresses.items() if known == address), None)
+
+    def agent(self, address: str, project: str | None) -> dict[str, Any] | None:
+        entity = self.host_at(address)
+        if entity is None:
+            return None
+        return {
+            "name": entity,
+            "address": address,
+            "port": AGENT_PORT,
+            "collector_ip": COLLECTOR,
+            "reachable": True,
+            "available": True,
+            "status": "Available",
+            "project": project,
+            "reserved": None,
+        }
+
+    def installed_jobs(self) -> list[dict[str, Any]]:
+        """On every agent: all jobs that can be run."""
+        return [
+            {
+                "name": name,
+                "update_status": STARTED,
+                "severity": 4,
+                "local_severity": 4,
+                "default_stat_policy": {"local": True, "storage": True, "broadcast": False},
+                "statistic_instances": [],
+            }
+            for name, one in self.packages.items()
+            if one.files is not None
+        ]
+
+    def job(self, name: str) -> dict[str, Any] | None:
+        """The answer to GET job/<name>/."""
+        return self.described.get(name)
+
+    @cached_property
+    def described(self) -> dict[str, dict[str, Any]]:
+        """All jobs as the API shows them, by name."""
+        return {name: self._described(name, known) for name, known in self.packages.items()}
+
+    def _described(self, name: str, known: Package) -> dict[str, Any]:
+        description = _description(known)
+        general = description.get("general") or {}
+        return {
+            "general": {
+                "name": name,
+                "description": " ".join(str(general.get("description") or "").split()),
+                "job_version": known.job.version,
+                "keywords": list(map(str, general.get("keywords") or [])),
+                "persistent": bool(general.get("persistent")),
+            },
+            "platform_configuration": _platforms(description.get("platform_configuration")),
+            "arguments": _arguments(known.job.tree),
+            "statistics": [
+                {key: str(statistic.get(key) or "") for key in ("name", "description", "frequency")}
+                for statistic in description.get("statistics") or []
+            ],
+        }
+
+    def help(self, name: str) -> str:
+        """The job's help; its description if it has none."""
+        known = self.packages[name]
+        file = known.files / f"{name}.help" if known.files else None
+        if file is not None and file.exists():
+            return file.read_text()
+        return str(self.described[name]["general"]["description"])
+
+    def default_project(self) -> dict[str, Any]:
+        """The project that is there from the beginning, its agents attached."""
+        made = package.project(package.PROJECT, self.inventory, [])
+        for entity in made["entity"]:
+            entity["agent"] = {"address": self.addresses[entity["name"]]}
+        return made
+
+
+def _description(known: Package) -> dict[str, Any]:
+    if known.files is None:
+        return {}
+    loaded: dict[str, Any] = yaml.safe_load((known.files / f"{known.job.name}.yml").read_text())
+    return loaded
+
+
+def _platforms(block: Any) -> list[dict[str, Any]]:
+    if isinstance(block, list):
+        return [dict(platform) for platform in block]
+    if not isinstance(block, dict):
+        return []
+    common = {key: value for key, value in block.items() if key != "supported_platforms"}
+    keys = ("ansible_system", "ansible_distribution", "ansible_distribution_release", "command", "command_stop")
+    return [{key: {**common, **one}.get(key) for key in keys} for one in block.get("supported_platforms") or [{}]]
+
+
+def _arguments(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """As the API answers: with `subcommands` in place of the description's `subcommand`, if there are any."""
+    groups = [
+        {
+            "group_name": group["group_name"],
+            "optional": bool(group.get("optional")),
+            "choices": [{**_arguments(choice), "name": choice["name"]} for choice in group["choices"]],
+        }
+        for group in tree.get("subcommand") or []
+    ]
+    return {
+        "required": [_argument(entry) for entry in tree.get("required") or []],
+        "optional": [
+            {**_argument(entry), "flag": str(entry["flag"]), "repeatable": bool(entry.get("repeatable"))}
+            for entry in tree.get("optional") or []
+        ],
+        **({"subcommands": groups} if groups else {}),
+    }
+
+
+def _argument(entry: Mapping[str, Any]) -> dict[str, Any]:
+    choices = [str(choice) for choice in entry.get("choices") or []]
+    return {
+        "name": entry["name"],
+        "type": str(entry["type"]),
+        "count": str(entry.get("count", 1)),
+        "description": str(entry.get("description") or ""),
+        "password": bool(entry.get("password")),
+        **({"default": str(entry["default"])} if entry.get("default") is not None else {}),
+        **({"choices": choices} if choices else {}),
+    }

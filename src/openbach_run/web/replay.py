@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a scenario instance went, told from the director's events in its record, in the form in which OpenBACH answers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from string import Template
+from typing import Any
+
+from openbach_run.model import jobs_started
+
+FUNCTION_STATES = {
+    "function_started": "Running",
+    "function_finished": "Finished",
+    "function_error": "Error",
+    "function_stopped": "Stopped",
+    "function_retried": "Retried",
+}
+
+
+@dataclass
+class JobState:
+    name: str
+    entity: str
+    number: int
+    status: str
+    start_s: float
+    stop_s: float | None = None
+
+
+@dataclass
+class FunctionState:
+    function: dict[str, Any]
+    status: str = "Scheduled"
+    launch_s: float | None = None
+    job: JobState | None = None
+    scenario: ScenarioState | None = None
+
+
+@dataclass
+class ScenarioState:
+    name: str
+    number: int
+    arguments: dict[str, str]
+    constants: dict[str, str]
+    status: str
+    start_s: float
+    functions: list[FunctionState] = field(default_factory=list)
+    stop_s: float | None = None
+
+    def latest(self, function: int) -> FunctionState:
+        return [state for state in self.functions if state.function["id"] == function][-1]
+
+
+def replay(events: Iterable[Mapping[str, Any]], scenarios: Mapping[str, Mapping[str, Any]]) -> dict[int, ScenarioState]:
+    """Scenario instances by their number in the record; `scenarios` are in stored form, by name."""
+    states: dict[int, ScenarioState] = {}
+    jobs: dict[int, JobState] = {}
+    for event in events:
+        name, t_s = event["event"], float(event["t_s"])
+        if name == "scenario_started":
+            states[event["scenario_instance_id"]] = started = begin(event, scenarios[event["scenario"]])
+            if "parent_id" in event:
+                states[event["parent_id"]].latest(event["function"]).scenario = started
+        elif name == "scenario_ended":
+            state = states[event["scenario_instance_id"]]
+            state.status, state.stop_s = event["status"], t_s
+        elif name in FUNCTION_STATES:
+            _tell_function(states[event["scenario_instance_id"]], event, t_s)
+        elif name == "job_started":
+            job = JobState(event["job"], event["entity"], event["instance_id"], "Running", t_s)
+            jobs[job.number] = states[event["scenario_instance_id"]].latest(event["function"]).job = job
+        elif name in ("job_ended", "job_stop_ordered"):
+            job = jobs[event["instance_id"]]
+            job.status = event.get("status", "Stopped")
+            job.stop_s = t_s if job.stop_s is None else job.stop_s
+    return states
+
+
+def begin(event: Mapping[str, Any], stored: Mapping[str, Any]) -> ScenarioState:
+    """A scenario instance of which nothing has run yet."""
+    functions = [FunctionState(function) for function in stored["openbach_functions"]]
+    number, t_s = event["scenario_instance_id"], float(event["t_s"])
+    return ScenarioState(
+        stored["name"], number, dict(event["arguments"]), dict(stored["constants"]), "Running", t_s, functions
+    )
+
+
+def _tell_function(scenario: ScenarioState, event: Mapping[str, Any], t_s: float) -> None:
+    state = scenario.latest(event["function"])
+    if event["event"] == "function_started":
+        if state.status == "Retried":
+            state = FunctionState(state.function)
+            scenario.functions.append(state)
+        state.launch_s = t_s
+    state.status = FUNCTION_STATES[event["event"]]
+
+
+def end(state: ScenarioState, status: str, t_s: float) -> None:
+    """Ends what the events leave open: a run that was stopped, or whose guest was lost."""
+    state.status, state.stop_s = status, t_s if state.stop_s is None else state.stop_s
+    for one in state.functions:
+        one.status = "Stopped" if one.status == "Running" else one.status
+        if one.job and one.job.stop_s is None:
+            one.job.status, one.job.stop_s = "Stopped", t_s
+        if one.scenario and one.scenario.stop_s is None:
+            end(one.scenario, "Stopped", t_s)
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the API calls things that a record numbers, and the date at which its time begins."""
+
+    project: str
+    owner: int
+    instances: Mapping[int, int]
+    jobs: Mapping[int, int]
+    agents: Mapping[str, Mapping[str, str]]
+    """By entity: name and address of its agent."""
+    begin: datetime
+
+    def date(self, t_s: float | None) -> str | None:
+        return None if t_s is None else as_date(self.begin + timedelta(seconds=t_s))
+
+
+def as_date(moment: datetime) -> str:
+    """As Django writes it: 2026-11-21T04:40:51.123Z."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def document(state: ScenarioState, names: Names) -> dict[str, Any]:
+    """The answer to GET scenario_instance/<id>/."""
+    functions = sorted(state.functions, key=lambda one: (one.launch_s is None, one.launch_s or 0.0, one.function["id"]))
+    values = {**state.constants, **state.arguments}
+    children = [one.scenario for one in state.functions if one.scenario]
+    return {
+        "project_name": names.project,
+        "scenario_name": state.name,
+        "scenario_instance_id": names.instances.get(state.number),
+        "owner_scenario_instance_id": names.owner,
+        "sub_scenario_instance_ids": sorted(names.instances[c.number] for c in children if c.number in names.instances),
+        "status": state.status,
+        "start_date": names.date(state.start_s),
+        "stop_date": names.date(state.stop_s),
+        "arguments": [{"name": name, "value": value} for name, value in values.items()],
+        "openbach_functions": [_function(one, values, names) for one in functions],
+    }
+
+
+def _function(state: FunctionState, values: Mapping[str, str], names: Names) -> dict[str, Any]:
+    answer = {**copy.deepcopy(state.function), "status": state.status, "launch_date": names.date(state.launch_s)}
+    if state.job and state.job.number in names.jobs:
+        answer["job"] = job_document(state.job, state.function, values, names)
+    if state.scenario and state.scenario.number in names.instances:
+        answer["scenario"] = document(state.scenario, names)
+    return answer
+
+
+def job_document(job: JobState, function: Mapping[str, Any], values: Mapping[str, str], names: Names) -> dict[str, Any]:
+    ((_, arguments),) = jobs_started(function)
+    agent = names.agents.get(job.entity, {})
+    return {
+        "name": job.name,
+        "agent": agent.get("address"),
+        "agent_name": agent.get("name", job.entity),
+        "entity": job.entity,
+        "id": names.jobs[job.number],
+        "arguments": _bound(arguments, values),
+        "update_status": names.date(job.stop_s if job.stop_s is not None else job.start_s),
+        "status": job.status,
+        "start_date": names.date(job.start_s),
+        "stop_date": names.date(job.stop_s) or "Not programmed yet",
+    }
+
+
+def _bound(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    """A job's arguments with their values: {name: [value, …]}, subcommands nested."""
+    return {
+        name: _bound(given, values)
+        if isinstance(given, dict)
+        else [_value(one, values) for occurrence in given for one in occurrence]
+        for name, given in arguments.items()
+    }
+
+
+def _value(value: Any, values: Mapping[str, str]) -> Any:
+    return Template(value).safe_substitute(values) if isinstance(value, str) else value

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the local controller knows beyond the records: projects, scenarios and their versions, launches, instances.
+
+One SQLite file. How an instance went is not in it but in its record's events; here are only its ids, state and dates,
+and the ids by which the API calls its jobs and sub-scenarios (a record numbers its own from 1).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from openbach_run.model import Scenario
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS project (name TEXT PRIMARY KEY, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS version (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    source TEXT NOT NULL,       -- as it was sent
+    stored TEXT NOT NULL        -- as the API gives it back
+);
+CREATE TABLE IF NOT EXISTS scenario (
+    project TEXT NOT NULL REFERENCES project ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL REFERENCES version,
+    favourite INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (project, name)
+);
+CREATE TABLE IF NOT EXISTS launch (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    project TEXT NOT NULL,
+    scenario TEXT NOT NULL,
+    created TEXT NOT NULL,
+    "values" TEXT NOT NULL,     -- JSON: argument -> list of values
+    seeds TEXT NOT NULL         -- JSON: list
+);
+CREATE TABLE IF NOT EXISTS instance (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner INTEGER,              -- the instance that was launched; of that one, itself
+    parent INTEGER,             -- the instance that started this one
+    number INTEGER NOT NULL,    -- in the record: 1 for the one that was launched
+    launch INTEGER,
+    project TEXT NOT NULL,
+    scenario TEXT NOT NULL,
+    versions TEXT NOT NULL,     -- JSON: scenario and sub-scenarios by name -> version
+    arguments TEXT NOT NULL,    -- JSON
+    seed INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    start_date TEXT NOT NULL,
+    stop_date TEXT,
+    run_dir TEXT NOT NULL DEFAULT '',
+    error TEXT,
+    UNIQUE (owner, number)
+);
+CREATE INDEX IF NOT EXISTS instance_of_project ON instance (project, scenario, id);
+CREATE INDEX IF NOT EXISTS instance_of_launch ON instance (launch);
+CREATE INDEX IF NOT EXISTS instance_of_parent ON instance (parent);
+CREATE TABLE IF NOT EXISTS job (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner INTEGER NOT NULL REFERENCES instance ON DELETE CASCADE,
+    number INTEGER NOT NULL,    -- in the record
+    name TEXT NOT NULL,
+    UNIQUE (owner, number)
+);
+"""
+SCHEDULING, RUNNING, STOPPED, FINISHED_KO = "Scheduling", "Running", "Stopped", "Finished Ko"
+LARGEST_ID = 2**63 - 1
+
+Row = sqlite3.Row
+
+
+class Database:
+    """Safe to use from several threads: one of them at a time."""
+
+    def __init__(self, file: Path | str) -> None:
+        self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+        self._connection.row_factory = Row
+        self._lock = threading.RLock()
+        self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;")
+        self._connection.executescript(SCHEMA)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def rows(self, sql: str, *values: Any) -> list[Row]:
+        with self._lock:
+            return self._connection.execute(sql, values).fetchall()
+
+    def row(self, sql: str, *values: Any) -> Row | None:
+        with self._lock:
+            found: Row | None = self._connection.execute(sql, values).fetchone()
+            return found
+
+    def execute(self, sql: str, *values: Any) -> int:
+        """The id of the row that was inserted, if one was."""
+        with self._lock:
+            return self._connection.execute(sql, values).lastrowid or 0
+
+    # Projects and scenarios
+
+    def projects(self) -> dict[str, dict[str, Any]]:
+        """Documents by name: description, owners, hidden networks, entities."""
+        return {row["name"]: json.loads(row["document"]) for row in self.rows("SELECT * FROM project ORDER BY name")}
+
+    def project(self, name: str) -> dict[str, Any] | None:
+        row = self.row("SELECT document FROM project WHERE name = ?", name)
+        return None if row is None else json.loads(row["document"])
+
+    def put_project(self, name: str, document: Mapping[str, Any]) -> None:
+        self.execute(
+            "INSERT INTO project VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET document = excluded.document",
+            name, json.dumps(document),
+        )  # fmt: skip
+
+    def scenarios(self, project: str) -> dict[str, dict[str, Any]]:
+        """The latest versions by name, in stored form."""
+        sql = "SELECT name, stored FROM scenario JOIN version ON version.id = version WHERE project = ? ORDER BY name"
+        return {row["name"]: json.loads(row["stored"]) for row in self.rows(sql, project)}
+
+    def scenario(self, project: str, name: str) -> Row | None:
+        """The latest version: id, source, stored."""
+        sql = "SELECT version.* FROM scenario JOIN version ON version.id = version WHERE project = ? AND name = ?"
+        return self.row(sql, project, name)
+
+    def put_scenario(self, project: str, scenario: Scenario) -> None:
+        """A new version, if it is not the one that is there."""
+        source, stored = json.dumps(scenario.source), json.dumps(scenario.as_stored())
+        latest = self.scenario(project, scenario.name)
+        if latest is not None and (latest["source"], latest["stored"]) == (source, stored):
+            return
+        version = self.execute("INSERT INTO version (source, stored) VALUES (?, ?)", source, stored)
+        self.execute(
+            "INSERT INTO scenario (project, name, version) VALUES (?, ?, ?) "
+            "ON CONFLICT (project, name) DO UPDATE SET version = excluded.version",
+            project, scenario.name, version,
+        )  # fmt: skip
+
+    def stored(self, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+        """Scenarios in stored form, by name, in the versions given."""
+        return self._versions("stored", versions)
+
+    def sources(self, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+        """The same as they were sent."""
+        return self._versions("source", versions)
+
+    def _versions(self, column: str, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+        marks = ",".join("?" * len(versions))
+        rows = self.rows(f"SELECT id, {column} FROM version WHERE id IN ({marks})", *versions.values())
+        by_id = {row["id"]: row[column] for row in rows}
+        return {name: json.loads(by_id[number]) for name, number in versions.items()}
+
+    # Instances
+
+    def instance(self, number: int) -> Row | None:
+        return self.row("SELECT * FROM instance WHERE id = ?", number) if number <= LARGEST_ID else None
+
+    def instances(self, project: str, scenario: str | None, offset: int, limit: int) -> list[Row]:
+        """Newest first; a limit of -1 is none."""
+        return self.rows(
+            "SELECT * FROM instance WHERE project = ? AND (? IS NULL OR scenario = ?) ORDER BY id DESC LIMIT ? OFFSET ?",
+            project, scenario, scenario, limit, offset,
+        )  # fmt: skip
+
+    def children(self, numbers: Sequence[int]) -> dict[int, list[int]]:
+        """Ids of the sub-scenario instances that instances have started."""
+        found: dict[int, list[int]] = {number: [] for number in numbers}
+        marks = ",".join("?" * len(numbers))
+        for row in self.rows(f"SELECT id, parent FROM instance WHERE parent IN ({marks}) ORDER BY id", *numbers):
+            found[row["parent"]].append(row["id"])
+        return found
+
+    def ids(self, owner: int) -> tuple[dict[int, int], dict[int, int]]:
+        """Numbers in the record → ids, of scenario instances and of jobs."""
+        instances = self.rows("SELECT number, id FROM instance WHERE owner = ?", owner)
+        jobs = self.rows("SELECT number, id FROM job WHERE owner = ?", owner)
+        return {row["number"]: row["id"] for row in instances}, {row["number"]: row["id"] for row in jobs}
+
+    def add_instance(self, **columns: Any) -> int:
+        """An instance of its own if `owner` is not among the columns."""
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        number = self.execute(f"INSERT INTO instance ({names}) VALUES ({marks})", *columns.values())
+        if "owner" not in columns:
+            self.execute("UPDATE instance SET owner = id WHERE id = ?", number)
+        return number
+
+    def update_instance(self, number: int, **columns: Any) -> None:
+        settings = ", ".join(f"{name} = ?" for name in columns)
+        self.execute(f"UPDATE instance SET {settings} WHERE id = ?", *columns.values(), number)
+
+    def delete_instance(self, owner: int) -> None:
+        with self.transaction():
+            self.execute("DELETE FROM job WHERE owner = ?", owner)
+            self.execute("DELETE FROM instance WHERE owner = ?", owner)
+
+    def tell_truth_after_a_restart(self, date: str) -> None:
+        """Whatever had not ended when the local controller did: it is stopped, and says why."""
+        self.execute(
+            "UPDATE instance SET status = ?, stop_date = ?, run_dir = '', error = 'the local controller ended while this ran' "
+            "WHERE stop_date IS NULL",
+            STOPPED, date,
+        )  # fmt: skip

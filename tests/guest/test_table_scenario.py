@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scenario that starts others gives, cell by cell, what these give alone: each cell leaves the hosts as it found them."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY, RunCells, command
+
+CELLS = {"vpn": ["none", "wireguard"], "cc": ["cubic", "bbr"], "loss": ["0"]}
+
+
+def test_a_table_in_one_run(run_cells: RunCells, tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("build", REPOSITORY / "scenarios/build.py")
+    assert spec and spec.loader
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    scenario = json.loads((REPOSITORY / "scenarios/geo_loss.json").read_text())
+    scenario["x-sweep"]["values"] = CELLS
+    (tmp_path / "geo_loss.json").write_text(json.dumps(scenario))
+    (tmp_path / "geo_loss_table.json").write_text(json.dumps(build.table(scenario)))
+    results = tmp_path / "results"
+    done = command(str(tmp_path / "geo_loss_table.json"), "size=1M", "--results", str(results))
+    assert done.returncode == 0, done.stderr
+    with (results / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    alone = run_cells("geo_loss", "vpn=none,wireguard", "cc=cubic,bbr", "loss=0", "size=1M")
+    assert [(row["vpn"], row["cc"]) for row in rows] == [(run.row["vpn"], run.row["cc"]) for run in alone]
+    assert len({row["run_id"] for row in rows}) == 1
+    for row, run in zip(rows, alone, strict=True):
+        assert row["status"] == "Finished Ok"
+        assert float(row["transfer_time_s"]) == pytest.approx(float(run.row["transfer_time_s"]), rel=0.01), row

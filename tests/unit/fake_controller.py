@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A controller over HTTP that answers in OpenBACH's shapes, and fails where a test tells it to."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+CSV = """\
+@agent_name,@job_instance_id,@job_name,@owner_scenario_instance_id,@scenario_instance_id,@stored_file,@suffix,bytes,\
+goodput_bps,time,transfer_time_s
+pc,12,file_transfer,7,7,,,1000000,8000000.0,2026-11-21 04:40:51.123000+00:00,1.5
+"""
+
+Answer = tuple[int, Any]
+Fault = Callable[[], Answer | None]
+"""What happens instead: an answer, or None for a connection that is dropped."""
+
+
+@dataclass
+class FakeController:
+    """Its state, which a test may change, and what it was asked."""
+
+    scenarios: dict[str, Any] = field(default_factory=dict)
+    entities: dict[str, str | None] = field(default_factory=dict)
+    installed: list[str] = field(default_factory=list)
+    jobs: list[str] = field(default_factory=list)
+    polls_until_end: int = 2
+    final_status: str = "Finished Ok"
+    functions: list[dict[str, Any]] = field(default_factory=list)
+    faults: dict[tuple[str, str], list[Fault]] = field(default_factory=dict)
+    """By method and end of the path: what goes wrong, one after the other."""
+    started: list[dict[str, str]] = field(default_factory=list)
+    stopped: bool = False
+    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    url: str = ""
+    polls: int = 0
+
+    def fail(self, method: str, end: str, *faults: Fault) -> None:
+        self.faults[method, end] = list(faults)
+
+    def answer(self, method: str, path: str, body: Any) -> Answer | str | None:
+        self.asked.append((method, path, body))
+        route, _, query = path.partition("?")
+        for (verb, end), faults in self.faults.items():
+            if verb == method and route.endswith(end) and faults:
+                return faults.pop(0)()
+        match method, route.strip("/").split("/"):
+            case "POST", ["login"]:
+                right = body["login"] == "admin" and body["password"] == "secret"
+                return (200, {"username": "admin"}) if right else (401, {"msg": "Wrong Credentials"})
+            case "GET", ["version"]:
+                return 200, {"openbach_version": "2.7.0"}
+            case "GET", ["project", "satvpn"]:
+                entities = [
+                    {"name": name, "agent": address and {"address": address}} for name, address in self.entities.items()
+                ]
+                return 200, {"name": "satvpn", "entity": entities, "scenario": []}
+            case "GET", ["project", name]:
+                return 404, {"error": "The requested Project is not in the database", "project_name": name}
+            case "GET", ["job"] if query:
+                return 200, {"agent": query, "installed_jobs": [{"name": name} for name in self.installed]}
+            case "GET", ["job"]:
+                return 200, [{"general": {"name": name, "job_version": "1.0"}} for name in self.jobs]
+            case "GET", ["project", _, "scenario", name] if name not in self.scenarios:
+                return 404, {"error": "The requested Scenario is not in the database"}
+            case "GET", ["project", _, "scenario", name]:
+                return 200, self.scenarios[name]
+            case "POST", ["project", _, "scenario"]:
+                self.scenarios[body["name"]] = body
+                return 200, body
+            case "PUT", ["project", _, "scenario", name]:
+                self.scenarios[name] = body
+                return 200, body
+            case "GET", ["project", _, "scenario", _, "scenario_instance"]:
+                return 200, [{"scenario_instance_id": 6 + len(self.started)}] if self.started else []
+            case "POST", ["project", _, "scenario", _, "scenario_instance"]:
+                self.started.append(body["arguments"])
+                return 200, {"scenario_instance_id": 6 + len(self.started)}
+            case "POST", ["scenario_instance", _]:
+                self.stopped = True
+                return 204, None
+            case "GET", ["scenario_instance", number]:
+                return 200, self.instance(int(number))
+            case "GET", ["scenario_instance", _, "csv"]:
+                return CSV
+        return 404, {"error": f"no route {method} {path}"}
+
+    def instance(self, number: int) -> dict[str, Any]:
+        self.polls += 1
+        ended = self.stopped or self.polls >= self.polls_until_end
+        status = "Stopped" if self.stopped else self.final_status if ended else "Running"
+        return {
+            "scenario_name": "geo",
+            "arguments": [],
+            "scenario_instance_id": number,
+            "status": status,
+            "start_date": "2026-11-21T04:40:00Z",
+            "stop_date": "2026-11-21T04:41:30.500Z" if ended else None,
+            "openbach_functions": self.functions,
+        }
+
+
+@contextmanager
+def serving(controller: FakeController) -> Iterator[FakeController]:
+    class Handler(BaseHTTPRequestHandler):
+        def respond(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            body = json.loads(self.rfile.read(length) or b"null")
+            answer = controller.answer(self.command, self.path, body)
+            if answer is None:
+                self.close_connection = True
+                self.connection.close()
+                return
+            status, content = (200, answer) if isinstance(answer, str) else answer
+            text = content if isinstance(content, str) else "" if content is None else json.dumps(content)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text.encode())))
+            self.end_headers()
+            with suppress(BrokenPipeError):  # who asked did not wait
+                self.wfile.write(text.encode())
+
+        do_GET = do_POST = do_PUT = respond
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    controller.url = f"http://127.0.0.1:{server.server_address[1]}/"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield controller
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`--engine controller` against a controller that works, lacks something, refuses, stalls or drops connections."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_controller import FakeController, serving
+
+from openbach_run import cli
+from openbach_run.campaign import plan
+from openbach_run.engine import controller as engine_module
+from openbach_run.engine import rest
+from openbach_run.engine.controller import ControllerEngine, as_collected
+from openbach_run.engine.rest import Access, Controller, base_url, read_access
+from openbach_run.engine.virtual import Outcome
+from openbach_run.errors import InputError, SetupError
+from openbach_run.job_packages import load_packages
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = load_packages([ROOT / "jobs"])
+CAMPAIGN = plan(ROOT / "scenarios/geo.json", ["vpn=none", "cc=bbr"], (1,), PACKAGES)
+HOSTS = ("pc", "box", "st", "sat", "gw", "pop", "server")
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeController]:
+    monkeypatch.setattr(rest, "RETRY_S", 0.01)
+    jobs = sorted(PACKAGES)
+    entities: dict[str, str | None] = {f"satvpn_{host}": f"10.0.0.{index}" for index, host in enumerate(HOSTS)}
+    with serving(FakeController(entities=entities, installed=[*jobs], jobs=jobs)) as started:
+        yield started
+
+
+def engine_of(fake: FakeController, timeout_s: float = 10) -> ControllerEngine:
+    controller = Controller(Access(fake.url, "admin", "secret"), timeout_s)
+    return ControllerEngine(controller, "satvpn", [CAMPAIGN.scenario], poll_s=0.01)
+
+
+def run(engine: ControllerEngine, run_dir: Path, limit_s: float = 10) -> Outcome:
+    spec = {"scenario": {"name": "geo"}, "arguments": {"vpn": "none"}, "virtual_limit_s": limit_s}
+    return engine.run(spec, run_dir, 0, lambda event: None)
+
+
+def quiet(text: str, part: float) -> None:
+    pass
+
+
+# The whole command
+
+
+def test_same_table_and_files_as_the_virtual_engine(
+    fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine_module, "POLL_S", 0.01)
+    Path("controller").write_text(json.dumps({"controller": fake.url, "login": "admin", "password": "secret"}))
+    arguments = [str(ROOT / "scenarios/geo.json"), "vpn=none", "cc=bbr", "--engine", "controller"]
+    assert cli.main(arguments) == 0
+    printed = capsys.readouterr()
+    assert "1.50" in printed.out
+    (record,) = Path("results/geo/runs").glob("*/record.json")
+    content = json.loads(record.read_text())
+    assert content["identity"]["openbach"] == "2.7.0"
+    assert "file_transfer 1.0" in content["identity"]["jobs"]
+    assert content["virtual_s"] == 90.5
+    assert content["measures"]["transfer_time_s"] == 1.5
+    assert content["command"].endswith(f"--engine controller --controller {fake.url} --project satvpn")
+    written = "".join(file.read_text() for file in record.parent.iterdir() if file.is_file())
+    assert "secret" not in written + printed.out + printed.err
+    (sent,) = fake.started
+    assert {"vpn": "none", "cc": "bbr", "pep": "none", "size": "30M", "loss": "0"}.items() <= sent.items()
+
+
+@pytest.mark.parametrize(("options", "words"), [(["--pcap"], "tcpdump"), (["--workers", "2"], "one at a time")])
+def test_options_of_the_virtual_engine_only(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["geo", "--engine", "controller", *options]) == 2
+    assert words in capsys.readouterr().err
+
+
+# Before the start
+
+
+def test_uploads_only_what_differs(fake: FakeController) -> None:
+    engine_of(fake).prepare(quiet)
+    assert fake.scenarios == {"geo": CAMPAIGN.scenario.as_stored()}
+    engine_of(fake).prepare(quiet)
+    fake.scenarios["geo"] = {"name": "geo", "description": "an old one"}
+    engine_of(fake).prepare(quiet)
+    methods = [method for method, path, _ in fake.asked if "scenario" in path and method != "GET"]
+    assert methods == ["POST", "PUT"]
+
+
+def test_names_everything_that_is_missing(fake: FakeController) -> None:
+    del fake.entities["satvpn_sat"]
+    fake.entities["satvpn_gw"] = None
+    fake.jobs.remove("vpn")
+    fake.installed.remove("file_transfer")
+    with pytest.raises(SetupError) as caught:
+        engine_of(fake).prepare(quiet)
+    text = str(caught.value)
+    assert "no entity satvpn_sat" in text
+    assert "satvpn_gw has no agent" in text
+    assert "no job vpn: add its package" in text
+    assert "file_transfer is not installed on 10.0.0.0, the agent of satvpn_pc" in text
+    assert not fake.scenarios
+
+
+@pytest.mark.parametrize(
+    ("method", "end", "status", "words"),
+    [
+        ("POST", "login/", 401, "does not know the login admin"),
+        ("POST", "login/", 460, "vault_password"),
+        ("GET", "project/satvpn/", 404, "has no project satvpn"),
+        ("GET", "project/satvpn/", 403, "does not let admin do GET"),
+        ("GET", "version/", 500, "HTTP 500"),
+        ("POST", "scenario/", 400, "HTTP 400"),
+        ("GET", "version/", 302, "HTTP 302"),
+    ],
+)
+def test_refusals_in_words(fake: FakeController, method: str, end: str, status: int, words: str) -> None:
+    fake.fail(method, end, lambda: (status, {"error": "so it is"}))
+    with pytest.raises(SetupError, match=words) as caught:
+        engine_of(fake).prepare(quiet)
+    assert "secret" not in str(caught.value)
+
+
+def test_not_a_controller(fake: FakeController) -> None:
+    fake.fail("GET", "version/", lambda: (200, "<html>"))
+    with pytest.raises(SetupError, match="not JSON"):
+        engine_of(fake).prepare(quiet)
+
+
+def test_nothing_listens() -> None:
+    controller = Controller(Access("http://127.0.0.1:9/", "admin", "secret"))
+    with pytest.raises(SetupError, match="nothing listens there"):
+        ControllerEngine(controller, "satvpn", [CAMPAIGN.scenario]).prepare(quiet)
+
+
+# A run
+
+
+def test_events_and_statistics_are_kept(fake: FakeController, tmp_path: Path) -> None:
+    fake.functions = [
+        {"id": 3, "label": "download", "status": "Finished",
+         "job": {"id": 12, "name": "file_transfer", "entity": "satvpn_pc", "status": "Not Running"}},
+    ]  # fmt: skip
+    assert run(engine_of(fake), tmp_path).error is None
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events] == [
+        "scenario_started", "function_started", "job_started", "job_ended", "function_finished", "scenario_ended",
+    ]  # fmt: skip
+    statistic = json.loads((tmp_path / "statistics.jsonl").read_text())
+    assert statistic["transfer_time_s"] == 1.5
+    assert statistic["_metadata"]["job_instance_id"] == 12
+    assert statistic["_metadata"]["time"] == 1795236051123
+
+
+def test_a_failed_job_is_named(fake: FakeController, tmp_path: Path) -> None:
+    fake.final_status = "Finished Ko"
+    fake.functions = [
+        {"id": 3, "label": "VPN", "status": "Finished",
+         "job": {"id": 12, "name": "vpn", "entity": "satvpn_pop", "status": "Error"}},
+    ]  # fmt: skip
+    outcome = run(engine_of(fake), tmp_path)
+    assert outcome.status == "Finished Ko"
+    assert outcome.error is not None
+    assert "job vpn on satvpn_pop: Error" in outcome.error
+
+
+def test_422_at_start(fake: FakeController, tmp_path: Path) -> None:
+    answer = {"error": "Cannot start scenario geo", "entities": {"satvpn_pc": {"agent": {}, "jobs": ["vpn"]}}}
+    fake.fail("POST", "scenario_instance/", lambda: (422, answer))
+    outcome = run(engine_of(fake), tmp_path)
+    assert outcome.status == "Not Started"
+    assert "satvpn_pc lacks vpn" in str(outcome.error)
+
+
+def test_reads_survive_dropped_connections(fake: FakeController, tmp_path: Path) -> None:
+    fake.fail("GET", "scenario_instance/7/", lambda: None, lambda: None)
+    assert run(engine_of(fake), tmp_path).error is None
+
+
+def test_an_order_whose_answer_was_lost_is_not_given_twice(fake: FakeController, tmp_path: Path) -> None:
+    def start_and_drop() -> None:
+        fake.started.append({})
+
+    fake.fail("POST", "scenario_instance/", start_and_drop)
+    assert run(engine_of(fake), tmp_path).error is None
+    assert len(fake.started) == 1
+
+
+def test_an_order_that_never_arrived(fake: FakeController, tmp_path: Path) -> None:
+    fake.fail("POST", "scenario_instance/", lambda: None)
+    outcome = run(engine_of(fake), tmp_path)
+    assert outcome.status == "Controller Lost"
+    assert "dropped" in str(outcome.error)
+    assert not fake.started
+
+
+def test_a_controller_that_stays_away(fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "LOST_LIMIT_S", 0.1)
+    fake.fail("GET", "scenario_instance/7/", *[lambda: None] * 100)
+    outcome = run(engine_of(fake), tmp_path)
+    assert outcome.status == "Controller Lost"
+    assert "instance 7 may still be running" in str(outcome.error)
+
+
+def test_a_slow_answer_has_a_limit(fake: FakeController, tmp_path: Path) -> None:
+    def stall() -> tuple[int, Any]:
+        time.sleep(1)
+        return 200, {"scenario_instance_id": 9}
+
+    fake.fail("POST", "scenario_instance/", stall)
+    outcome = run(engine_of(fake, timeout_s=0.2), tmp_path)
+    assert "gave no answer" in str(outcome.error)
+
+
+def test_a_run_over_its_limit_is_stopped(fake: FakeController, tmp_path: Path) -> None:
+    fake.polls_until_end = 10**9
+    outcome = run(engine_of(fake), tmp_path, limit_s=0.05)
+    assert fake.stopped
+    assert outcome.status == "Stopped"
+
+
+def test_stop_stops_the_instance(fake: FakeController, tmp_path: Path) -> None:
+    fake.polls_until_end = 10**9
+    engine = engine_of(fake)
+    caught: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run(engine, tmp_path)
+        except InterruptedError as error:
+            caught.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    end_s = time.monotonic() + 10
+    while fake.polls < 2:
+        assert time.monotonic() < end_s, "the scenario was not followed within 10 s"
+        time.sleep(0.01)
+    engine.stop()
+    worker.join(10)
+    assert caught
+    assert fake.stopped
+
+
+def test_statistics_that_come_late_are_waited_for(fake: FakeController, tmp_path: Path) -> None:
+    fake.fail("GET", "/csv/", lambda: (404, {}), lambda: (404, {}))
+    run(engine_of(fake), tmp_path)
+    assert "transfer_time_s" in (tmp_path / "statistics.jsonl").read_text()
+
+
+def test_csv_rows_without_statistics_are_none() -> None:
+    assert list(as_collected("@agent_name,@job_name\npc,vpn\n")) == []
+    assert list(as_collected("")) == []
+
+
+# Where a controller is
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("172.20.34.80", "http://172.20.34.80:8000/"),
+        ("lab:8080", "http://lab:8080/"),
+        ("https://lab/openbach", "https://lab/openbach/"),
+        ("http://[::1]:8000/", "http://[::1]:8000/"),
+    ],
+)
+def test_addresses(address: str, url: str) -> None:
+    assert base_url(address) == url
+
+
+@pytest.mark.parametrize("address", ["", "ftp://lab", "http://me:pw@lab/", "lab:port", "http://lab/?q"])
+def test_bad_addresses(address: str) -> None:
+    with pytest.raises(InputError, match="controller"):
+        base_url(address)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"controller": "lab", "login": "me", "password": "pw"}', '"lab"', "lab\n"], ids=["object", "text", "line"]
+)
+def test_forms_of_the_controller_file(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "controller").write_text(text)
+    monkeypatch.setattr(rest, "_ask", lambda what, *_, **__: f"asked {what}")
+    access = read_access(None, tmp_path / "controller")
+    assert access.url == "http://lab:8000/"
+    assert access.password == ("pw" if "pw" in text else "asked Password")
+    assert "pw" not in repr(access)
+
+
+def test_a_password_goes_to_its_own_controller_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "controller").write_text('{"controller": "lab", "login": "me", "password": "pw"}')
+    monkeypatch.setattr(rest, "_ask", lambda what, *_, **__: "asked")
+    assert read_access("lab:8000", tmp_path / "controller").password == "pw"
+    assert read_access("elsewhere", tmp_path / "controller").password == "asked"
+
+
+def test_no_controller_is_known(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--controller HOST"):
+        read_access(None, tmp_path / "controller")
+
+
+def test_no_terminal_to_ask_on(tmp_path: Path) -> None:
+    (tmp_path / "controller").write_text("lab")
+    with pytest.raises(InputError, match="no terminal"):
+        read_access(None, tmp_path / "controller")

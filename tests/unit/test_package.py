@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an administrator imports: complete, in both formats, without anything that a controller breaks on."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from openbach_run import cli
+from openbach_run.inventory import load_inventory
+from openbach_run.job_packages import load_packages
+from openbach_run.lint import lint
+from openbach_run.model import parse_scenario
+from openbach_run.package import for_2_6
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = load_packages([ROOT / "jobs"])
+JOBS = {name: package.job for name, package in PACKAGES.items()}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("package") / "out"
+    assert cli.main(["package", "-o", str(output)]) == 0
+    return output
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_the_same_checkout_gives_the_same_files(made: Path, tmp_path: Path) -> None:
+    assert cli.main(["package", "-o", str(tmp_path / "again")]) == 0
+    assert content(tmp_path / "again") == content(made)
+
+
+def test_project_has_all_entities_and_scenarios(made: Path) -> None:
+    project = json.loads((made / "project.json").read_text())
+    inventory = load_inventory(ROOT / "inventory.yml")
+    assert [entity["name"] for entity in project["entity"]] == [host.entity for host in inventory.hosts]
+    assert all(entity["networks"] and entity["description"] for entity in project["entity"])
+    networks = {network["name"] for network in project["network"]}
+    assert {network["name"] for entity in project["entity"] for network in entity["networks"]} == networks
+    assert {one["name"] for one in project["scenario"]} == {file.stem for file in (ROOT / "scenarios").glob("*.json")}
+
+
+def test_scenarios_have_nothing_that_a_controller_breaks_on(made: Path) -> None:
+    project = json.loads((made / "project.json").read_text())
+    for sent in [*project["scenario"], *(json.loads(file.read_text()) for file in (made / "scenarios").iterdir())]:
+        scenario = parse_scenario(sent, JOBS)
+        assert scenario.as_stored() == sent, "what is imported is what the backend gives back"
+        assert lint(scenario, JOBS) == []
+        assert scenario.description
+
+
+def test_every_sub_scenario_comes_along(made: Path) -> None:
+    project = json.loads((made / "project.json").read_text())
+    names = {one["name"] for one in project["scenario"]}
+    starts = [f["start_scenario_instance"] for one in project["scenario"] for f in one["openbach_functions"]
+              if "start_scenario_instance" in f]  # fmt: skip
+    assert starts
+    assert {start["scenario_name"] for start in starts} <= names
+
+
+@pytest.mark.parametrize("version", ["2.6", "2.7"])
+@pytest.mark.parametrize("name", PACKAGES)
+def test_job_packages(made: Path, tmp_path: Path, name: str, version: str) -> None:
+    with tarfile.open(made / f"jobs-{version}/{name}.tar.gz") as tar:
+        assert all(member.isfile() for member in tar.getmembers())
+        tar.extractall(tmp_path / name, filter="data")
+    files = {str(file.relative_to(tmp_path / name)) for file in (tmp_path / name).rglob("*") if file.is_file()}
+    wanted = {f"install_{name}.yml", f"uninstall_{name}.yml"} | {
+        f"files/{name}{suffix}" for suffix in (".yml", ".help", ".py", "_rstats_filter.conf")
+    }
+    assert wanted <= files
+    assert load_packages([tmp_path])[name].job == JOBS[name]
+    block = yaml.safe_load((tmp_path / f"{name}/files/{name}.yml").read_text())["platform_configuration"]
+    if version == "2.7":
+        assert all("ansible_distribution_release" in platform for platform in block["supported_platforms"])
+    else:
+        assert [platform["ansible_distribution_version"] for platform in block] == ["24.04"]
+        assert all("supported_platforms" not in platform for platform in block)
+
+
+def test_vpn_configurations_travel_with_their_job(made: Path) -> None:
+    with tarfile.open(made / "jobs-2.7/vpn.tar.gz") as tar:
+        up = tar.getmember("files/vpn-configs/wireguard/up")
+    assert up.mode & 0o111
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_uninstalling_leaves_the_hosts_tools_alone(name: str) -> None:
+    """Files only, and only those that the job has brought: its folder, and what it has built and installed itself."""
+    for task in yaml.safe_load((ROOT / f"jobs/{name}/uninstall_{name}.yml").read_text()):
+        (module,) = (key for key in task if key.startswith("ansible."))
+        assert module == "ansible.builtin.file"
+        removed = task.get("loop", [task[module]["path"]])
+        assert removed[0] == f"/opt/openbach/agent/jobs/{name}"
+        assert all(path.startswith("/usr/local/") for path in removed[1:])
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_installing_only_adds(name: str) -> None:
+    for task in yaml.safe_load((ROOT / f"jobs/{name}/install_{name}.yml").read_text()):
+        (module,) = (key for key in task if key.startswith("ansible."))
+        if module == "ansible.builtin.command":
+            assert task[module].startswith(f"make -C /opt/openbach/agent/jobs/{name}/")
+            continue
+        assert module in ("ansible.builtin.apt", "ansible.builtin.copy")
+        assert task[module].get("state", "present") == "present"
+
+
+def test_words_for_the_web_ui() -> None:
+    """Its strings are descriptions and helps: of jobs, their arguments, statistics and scenarios."""
+    for name, package in PACKAGES.items():
+        assert package.files
+        description = yaml.safe_load((package.files / f"{name}.yml").read_text())
+        assert len(description["general"]["description"]) > 30, name
+        assert len((package.files / f"{name}.help").read_text()) > 30, name
+        assert all(statistic["description"] for statistic in description["statistics"]), name
+        for _, (_, command) in {"": ((), package.job.arguments), **package.job.subcommands}.items():
+            for argument in command.arguments.values():
+                assert argument.description, f"{name}: {argument.name}"
+
+
+def test_instructions_name_jobs_and_addresses(made: Path) -> None:
+    text = (made / "README.md").read_text()
+    assert "install_jobs.py -j file_transfer path_ready transport_profile -a 172.20.34.11   # satvpn_pc" in text
+    assert "add_job.py vpn -t jobs-2.7/vpn.tar.gz" in text
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.tex").touch()
+    assert cli.main(["package", "-o", str(tmp_path)]) == 2
+    assert "thesis.tex" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("name", ["12", "a/b", ""])
+def test_names_that_the_backend_refuses(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["package", "-o", str(tmp_path / "out"), "--project", name]) == 2
+    assert "--project" in capsys.readouterr().err
+
+
+def test_a_description_in_the_old_form_stays(tmp_path: Path) -> None:
+    file = tmp_path / "old.yml"
+    file.write_text("platform_configuration:\n  - {command: x}\n")
+    assert for_2_6(file) == file.read_text()

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run of a scenario that only starts others counts as a run of each of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from openbach_run.campaign import Campaign
+from openbach_run.model import parse_scenario
+from openbach_run.record import Record
+from openbach_run.sub_runs import unfold, unfold_all, unfold_campaign
+
+PARENT = Record("ab", "both", {"size": "1M"}, 3, "Finished Ok", None, 40.0, 2.0, "cd", {}, "./openbach-run", {}, [])
+EVENTS = [
+    {"t_s": 0, "event": "scenario_started", "scenario": "both", "scenario_instance_id": 1, "arguments": {"size": "1M"}},
+    {"t_s": 0, "event": "scenario_started", "scenario": "one", "scenario_instance_id": 2, "parent_id": 1,
+     "arguments": {"cc": "bbr"}},
+    {"t_s": 1, "event": "job_started", "scenario_instance_id": 2},
+    {"t_s": 12, "event": "scenario_ended", "scenario_instance_id": 2, "status": "Finished Ok"},
+    {"t_s": 20, "event": "scenario_started", "scenario": "one", "scenario_instance_id": 3, "parent_id": 1,
+     "arguments": {"cc": "cubic"}},
+    {"t_s": 21, "event": "scenario_ended", "scenario_instance_id": 3, "status": "Finished Ko"},
+]  # fmt: skip
+
+
+def write(folder: Path, name: str, lines: list[dict[str, Any]]) -> None:
+    (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def transfer(instance: int, time_s: float) -> dict[str, Any]:
+    return {"transfer_time_s": time_s, "_metadata": {"job_name": "file_transfer", "scenario_instance_id": instance}}
+
+
+def run(folder: Path) -> Path:
+    place = folder / PARENT.run_id
+    place.mkdir()
+    write(place, "events.jsonl", EVENTS)
+    write(place, "statistics.jsonl", [transfer(2, 10.0)])
+    return place
+
+
+def test_each_sub_scenario_has_its_record(tmp_path: Path) -> None:
+    first, second = unfold(PARENT, run(tmp_path))
+    assert (first.scenario, first.arguments, first.status, first.virtual_s) == ("one", {"cc": "bbr"}, "Finished Ok", 12)
+    assert first.measures["transfer_time_s"] == 10.0
+    assert second.status == "Finished Ko"
+    assert second.measures["transfer_time_s"] is None
+    assert first.seed == second.seed == 3
+
+
+def test_a_run_with_jobs_of_its_own_stays(tmp_path: Path) -> None:
+    place = run(tmp_path)
+    write(place, "events.jsonl", [*EVENTS, {"t_s": 22, "event": "job_started", "scenario_instance_id": 1}])
+    assert unfold(PARENT, place) == [PARENT]
+
+
+def test_a_run_without_events_stays(tmp_path: Path) -> None:
+    assert unfold(PARENT, tmp_path) == [PARENT]
+
+
+def test_the_campaign_is_that_of_the_scenario_started(tmp_path: Path) -> None:
+    run(tmp_path)
+    sub = parse_scenario({"name": "one", "openbach_functions": []}, {})
+    functions = [{"id": 0, "start_scenario_instance": {"scenario_name": "one", "arguments": {"cc": "bbr"}}}]
+    parent = parse_scenario({"name": "both", "openbach_functions": functions}, {})
+    records = unfold_all([PARENT], tmp_path)
+    campaign = unfold_campaign(Campaign(tmp_path, parent, {"one": sub}, {"size": ("1M",)}, (3,)), records)
+    assert campaign.scenario is sub
+    assert campaign.values == {"cc": ("bbr", "cubic")}
+    assert len(records) == 2

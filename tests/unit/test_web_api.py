@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The local controller's REST API: shapes of all answers that the web UI and the auditorium scripts use, and refusals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rest_shapes as shapes
+from fake_engine import DirectedEngine
+from fastapi.testclient import TestClient
+from rest_shapes import differences
+from web import ARGUMENTS, ROOT, application, ended, start, visiting, wait_for
+
+CONFORMANCE = json.loads((ROOT / "tests/data/conformance.json").read_text())
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    with visiting(application(tmp_path)) as visitor:
+        yield visitor
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A controller on which instances 1 (geo) and 2 (of a parent scenario) have ended."""
+    with visiting(application(tmp_path_factory.mktemp("web"))) as visitor:
+        ended(visitor, start(visitor))
+        body = {"name": "both", "arguments": {"loss": ""}, "openbach_functions": [
+            {"id": 0, "start_scenario_instance": {"scenario_name": "geo", "arguments": {**ARGUMENTS, "loss": "$loss"}}},
+        ]}  # fmt: skip
+        assert visitor.post("/project/satvpn/scenario/", json=body).status_code == 200
+        sent = {"arguments": {"loss": 1}}
+        answer = visitor.post("/openbach/project/satvpn/scenario/both/scenario_instance/", json=sent)
+        ended(visitor, answer.json()["scenario_instance_id"])
+        yield visitor
+
+
+@pytest.mark.parametrize("prefix", ["", "/openbach"])
+@pytest.mark.parametrize(
+    ("path", "shape"),
+    [
+        ("/login/", shapes.PROFILE),
+        ("/version/", {"openbach_version": str}),
+        ("/agent/", [shapes.AGENT]),
+        ("/agent/?services", [{**shapes.AGENT, "services": shapes.Map(str), "errors": (list, shapes.NONE)}]),
+        ("/agent/172.20.34.11/", shapes.AGENT),
+        ("/agent/172.20.34.11/state/", shapes.Map((dict, shapes.NONE))),
+        ("/collector/", [{"address": str, **dict.fromkeys(
+            ("logs_port", "logs_query_port", "stats_port", "stats_query_port", "logstash_broadcast_port"), int),
+            **dict.fromkeys(("logs_database_name", "stats_mode", "stats_database_name", "stats_database_precision",
+            "logstash_broadcast_mode"), str)}]),
+        ("/job/", [shapes.JOB]),
+        ("/job/?string_to_search=vpn", [shapes.JOB]),
+        ("/job/?external=true", list),
+        ("/job/?address=172.20.34.11", shapes.INSTALLED),
+        ("/job/vpn/", shapes.JOB),
+        ("/job/vpn/?type=help", {"job_name": str, "help": str}),
+        ("/job/vpn/?type=keywords", {"job_name": str, "keywords": [str]}),
+        ("/job/vpn/?type=statistics", {"job_name": str, "statistics": [shapes.STATISTIC]}),
+        ("/job/vpn/?type=agents", {"job_name": str, "installed_on": [{"agent__name": str, "agent__address": str}]}),
+        ("/job/vpn/state/?address=172.20.34.11", shapes.Map((dict, shapes.NONE))),
+        ("/project/", [shapes.PROJECT]),
+        ("/project/satvpn/", shapes.PROJECT),
+        ("/project/satvpn/entity/", [shapes.ENTITY]),
+        ("/project/satvpn/entity/satvpn_pc/", shapes.ENTITY),
+        ("/project/satvpn/scenario/", [shapes.SCENARIO]),
+        ("/project/satvpn/scenario/geo/", shapes.SCENARIO),
+        ("/project/satvpn/scenario_instance/", [shapes.INSTANCE]),
+        ("/project/satvpn/scenario_instance/?quiet&offset=0&limit=15", [shapes.QUIET]),
+        ("/project/satvpn/scenario/geo/scenario_instance/?quiet", [shapes.QUIET]),
+        ("/scenario_instance/1/", shapes.INSTANCE),
+        ("/scenario_instance/1/?quiet", shapes.QUIET),
+        ("/scenario_instance/1/?files_count", shapes.Map(shapes.Map(int))),
+        ("/scenario_instance/2/", shapes.INSTANCE),
+        ("/scenario_instance/3/", shapes.INSTANCE),
+        ("/job_instance/1/", shapes.JOB_INSTANCE),
+        ("/statistics/satvpn/", shapes.Map([str])),
+        ("/statistic/1/", {"statistics": [str], "suffixes": [str]}),
+        ("/logs/?level=4&delay=5000", [shapes.LOG]),
+        ("/login/users/", [{**shapes.PROFILE}]),
+    ],
+)  # fmt: skip
+def test_shapes(finished: TestClient, prefix: str, path: str, shape: Any) -> None:
+    answer = finished.get(prefix + path)
+    assert answer.status_code == 200, answer.text
+    assert differences(answer.json(), shape) == []
+
+
+def test_the_shapes_are_not_empty(finished: TestClient) -> None:
+    """Lists that are checked entry by entry have entries."""
+    for path in ("/agent/", "/job/", "/project/", "/project/satvpn/scenario_instance/", "/job/?string_to_search=vpn"):
+        assert finished.get(path).json(), path
+    assert finished.get("/project/satvpn/").json()["entity"][0]["networks"]
+
+
+def test_instance_after_a_run(finished: TestClient) -> None:
+    shown = finished.get("/scenario_instance/1/").json()
+    assert shown["status"] == "Finished Ok"
+    functions = {one["label"]: one for one in shown["openbach_functions"]}
+    assert functions["download"]["job"]["status"] == "Not Running"
+    assert functions["download"]["job"]["arguments"]["client"]["size"] == ["1M"]
+    assert functions["download"]["job"]["agent"] == "172.20.34.11"
+    assert functions["VPN server"]["job"]["status"] == "Stopped"
+    assert {one["status"] for one in shown["openbach_functions"]} == {"Finished"}
+    dates = [one["launch_date"] for one in shown["openbach_functions"]]
+    assert dates == sorted(dates)
+
+
+def test_a_sub_scenario_has_ids_of_its_own(finished: TestClient) -> None:
+    parent = finished.get("/scenario_instance/2/").json()
+    assert parent["sub_scenario_instance_ids"] == [3]
+    child = finished.get("/scenario_instance/3/").json()
+    assert child["owner_scenario_instance_id"] == 2
+    assert child["scenario_name"] == "geo"
+    assert parent["openbach_functions"][0]["scenario"] == child
+    jobs = [one["job"]["id"] for one in child["openbach_functions"] if "job" in one]
+    first = [
+        one["job"]["id"] for one in finished.get("/scenario_instance/1/").json()["openbach_functions"] if "job" in one
+    ]
+    assert not set(jobs) & set(first)
+
+
+def test_statistics(finished: TestClient) -> None:
+    functions = finished.get("/scenario_instance/2/").json()["openbach_functions"][0]["scenario"]["openbach_functions"]
+    (transfer,) = [one["job"]["id"] for one in functions if one["label"] == "download"]
+    path = f"/statistic/{transfer}/"
+    names = finished.get(path).json()["statistics"]
+    assert names == ["bytes", "goodput_bps", "rtt_ms", "transfer_time_s"]
+    origin = finished.get(path + "?origin").json()
+    series = finished.get(path + f"?name=rtt_ms&origin={origin}").json()
+    assert series["rtt_ms"] == list(range(510, 530))
+    assert series["time"] == [1000 * second for second in range(20)]
+    assert finished.get(path + "?name=transfer_time_s&comparative").json() == {"mean": 20.0, "variance": 0.0}
+    counts = finished.get(path + "?name=rtt_ms&histogram=4").json()["counts"]
+    assert counts == [5, 5, 5, 5]
+    assert finished.get(path + "?name=nothing").json() == []
+
+
+def test_csv_and_archive(finished: TestClient) -> None:
+    answer = finished.get("/scenario_instance/2/csv/")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert list(rows[0]) == sorted(rows[0])
+    (last,) = [row for row in rows if row["transfer_time_s"]]
+    assert (last["@job_name"], last["@scenario_instance_id"], last["@owner_scenario_instance_id"]) == (
+        "file_transfer",
+        "3",
+        "2",
+    )
+    assert last["transfer_time_s"] == "20.0"
+    assert finished.get("/scenario_instance/2/archive/").content[:2] == b"\x1f\x8b"
+
+
+def test_the_same_run_is_not_repeated(tmp_path: Path) -> None:
+    engines: list[DirectedEngine] = []
+
+    def engine() -> DirectedEngine:
+        engines.append(DirectedEngine())
+        return engines[-1]
+
+    with visiting(application(tmp_path, engine)) as client:
+        first, second = (ended(client, start(client)) for _ in range(2))
+        assert sum(one.runs for one in engines) == 1
+        assert second["status"] == first["status"] == "Finished Ok"
+        assert [one["label"] for one in first["openbach_functions"]] == [
+            one["label"] for one in second["openbach_functions"]
+        ]
+        ids = [{one["job"]["id"] for one in shown["openbach_functions"] if "job" in one} for shown in (first, second)]
+        assert not ids[0] & ids[1]
+
+
+def test_a_failed_run_gives_its_reason_in_the_logs(client: TestClient) -> None:
+    shown = ended(client, start(client, loss="13"))
+    assert shown["status"] == "Finished Ko"
+    ((_, _, severity, source, message),) = client.get("/logs/?level=4&delay=60000").json()
+    assert (severity, source) == ("err", "geo")
+    assert "file_transfer" in message
+
+
+# A run that goes on
+
+
+def test_stop_and_remove(tmp_path: Path) -> None:
+    with visiting(application(tmp_path, lambda: DirectedEngine(threading.Event()), workers=1)) as client:
+        running, waiting = start(client), start(client, loss="1")
+
+        def state(number: int) -> str:
+            return str(client.get(f"/scenario_instance/{number}/?quiet").json()["status"])
+
+        wait_for(lambda: state(running) == "Running", "the start of the run")
+        assert state(waiting) == "Scheduling"
+        shown = client.get(f"/scenario_instance/{running}/").json()
+        assert differences(shown, shapes.INSTANCE) == []
+        assert shown["stop_date"] is None
+        assert client.get(f"/scenario_instance/{running}/csv/").status_code == 404
+        assert client.delete(f"/scenario_instance/{running}/").status_code == 409
+        assert client.post(f"/scenario_instance/{waiting}/", json={}).status_code == 204
+        assert ended(client, waiting)["status"] == "Stopped"
+        assert client.post(f"/scenario_instance/{running}/", json={}).status_code == 204
+        shown = ended(client, running)
+        assert shown["status"] == "Stopped"
+        jobs = [one["job"]["status"] for one in shown["openbach_functions"] if "job" in one]
+        assert "Running" not in jobs
+        again = start(client)
+        wait_for(lambda: state(again) == "Running", "the same run, started again")
+        assert client.get(f"/scenario_instance/{running}/").json() == shown
+        assert client.delete(f"/scenario_instance/{running}/").status_code == 204
+        assert client.get(f"/scenario_instance/{running}/").status_code == 404
+
+
+def test_after_a_restart_nothing_runs(tmp_path: Path) -> None:
+    with visiting(application(tmp_path, lambda: DirectedEngine(threading.Event()), workers=1)) as client:
+        numbers = [start(client), start(client, loss="1")]
+        wait_for(
+            lambda: client.get(f"/scenario_instance/{numbers[0]}/?quiet").json()["status"] == "Running", "the first run"
+        )
+    with visiting(application(tmp_path)) as client:
+        assert [ended(client, number)["status"] for number in numbers] == ["Stopped", "Stopped"]
+        assert ended(client, start(client))["status"] == "Finished Ok"
+        listed = client.get("/project/satvpn/scenario_instance/?quiet").json()
+        assert [one["scenario_instance_id"] for one in listed] == [3, 2, 1]
+
+
+def test_after_a_crash_nothing_runs(tmp_path: Path) -> None:
+    """As if the process had been killed: no shutdown, the database as it was."""
+    gate = threading.Event()
+    app = application(tmp_path, lambda: DirectedEngine(gate), workers=1)
+    client = TestClient(app, base_url="http://127.0.0.1:8000")  # no lifespan: nothing is shut down
+    number = start(client)
+    wait_for(lambda: client.get(f"/scenario_instance/{number}/?quiet").json()["status"] == "Running", "the run")
+    with visiting(application(tmp_path)) as again:
+        assert ended(again, number)["status"] == "Stopped"
+        message = again.get("/logs/").json()[0][4]
+        assert "ended while this ran" in message
+    gate.set()
+
+
+# Scenarios and projects
+
+
+@pytest.mark.parametrize("name", CONFORMANCE)
+def test_malformed_scenarios_as_the_backend(client: TestClient, name: str) -> None:
+    """Every case sent to the real backend: the same status, but for its crashes; what is refused leaves nothing."""
+    sent = CONFORMANCE[name]["sent"]
+    before = client.get("/project/satvpn/").json()
+    answer = client.post("/project/satvpn/scenario/", json=sent)
+    assert answer.status_code < 500
+    if answer.status_code != 200:
+        assert client.get("/project/satvpn/").json() == before
+        assert answer.json()["error"]
+
+
+def test_scenario_comes_back_as_stored(client: TestClient) -> None:
+    sent = json.loads((ROOT / "scenarios/geo.json").read_text()) | {"name": "mine"}
+    stored = client.post("/project/satvpn/scenario/", json=sent).json()
+    assert "x-sweep" not in stored
+    assert client.get("/project/satvpn/scenario/mine/").json() == stored
+    assert client.post("/project/satvpn/scenario/", json=sent).status_code == 409
+    assert (
+        client.put("/project/satvpn/scenario/mine/", json={**sent, "description": "new"}).json()["description"] == "new"
+    )
+    assert client.put("/project/satvpn/scenario/mine/", json={**sent, "name": "other"}).status_code == 400
+    assert client.put("/project/satvpn/scenario/none/", json={**sent, "name": "none"}).status_code == 404
+    assert client.delete("/project/satvpn/scenario/mine/").status_code == 204
+    assert client.get("/project/satvpn/scenario/mine/").status_code == 404
+
+
+def test_an_instance_keeps_the_version_that_it_ran(client: TestClient) -> None:
+    number = start(client)
+    before = ended(client, number)
+    bare = {"name": "geo", "openbach_functions": []}
+    assert client.put("/project/satvpn/scenario/geo/", json=bare).status_code == 200
+    assert client.get(f"/scenario_instance/{number}/").json() == before
+    assert client.delete("/project/satvpn/scenario/geo/").status_code == 204
+    assert client.get(f"/scenario_instance/{number}/").json() == before
+
+
+def test_favourites(client: TestClient) -> None:
+    assert client.post("/login/", json={"login": "me", "password": "any"}).status_code == 200
+    sent = {"action": "favorite", "favorite": True}
+    profile = client.post("/project/satvpn/scenario/geo/", json=sent).json()
+    assert profile["favorites"] == {"satvpn": ["geo"]}
+
+
+def test_project_comes_and_goes(client: TestClient) -> None:
+    exported = client.get("/project/satvpn/").json() | {"name": "mine"}
+    made = client.post("/project/", json=exported).json()
+    assert differences(made, shapes.PROJECT) == []
+    assert {entity["agent"] for entity in made["entity"]} == {None}, "agents are attached by hand"
+    assert made["scenario"] == exported["scenario"]
+    refused = client.post("/project/mine/scenario/geo/scenario_instance/", json={"arguments": ARGUMENTS})
+    assert refused.status_code == 422
+    assert "missing an attached agent" in refused.json()["error"]
+    for entity in exported["entity"]:
+        answer = client.put(f"/project/mine/entity/{entity['name']}/", json=entity)
+        assert answer.status_code == 200, answer.text
+    answer = client.post("/project/mine/scenario/geo/scenario_instance/", json={"arguments": ARGUMENTS})
+    assert ended(client, answer.json()["scenario_instance_id"])["project_name"] == "mine"
+    assert client.delete("/project/mine/").status_code == 204
+    assert client.get("/project/mine/").status_code == 404
+
+
+def test_entities_with_names_of_their_own(client: TestClient) -> None:
+    """An entity stands for the host that its agent is on."""
+    assert (
+        client.post("/project/", json={"name": "mine", "entity": [{"name": "laptop", "networks": []}]}).status_code
+        == 200
+    )
+    entity = {"name": "laptop", "agent": {"address": "172.20.34.11"}}
+    project = client.put("/project/mine/entity/laptop/", json=entity).json()
+    assert project["entity"][0]["networks"][0]["interface"] == "to_box"
+    function = {"id": 0, "start_job_instance": {"entity_name": "laptop", "path_ready": {"destination_ip": "10.0.0.1"}}}
+    assert (
+        client.post("/project/mine/scenario/", json={"name": "s", "openbach_functions": [function]}).status_code == 200
+    )
+    number = client.post("/project/mine/scenario/s/scenario_instance/", json={}).json()["scenario_instance_id"]
+    (shown,) = ended(client, number)["openbach_functions"]
+    assert (shown["job"]["entity"], shown["job"]["agent_name"]) == ("laptop", "satvpn_pc")
+    assert client.delete("/project/mine/entity/laptop/").json()["entity"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({}, 400, "must provide a name"),
+        ({"name": "1"}, 400, "digits only"),
+        ({"name": "a/b"}, 400, "forbidden"),
+        ({"name": "satvpn"}, 409, "existing"),
+        ({"name": "p", "entity": 3}, 400, "malformed"),
+        ({"name": "p", "entity": [{"name": "e"}]}, 400, "malformed"),
+        ({"name": "p", "scenario": [{"name": "s"}]}, 400, "malformed"),
+    ],
+)
+def test_refused_projects(client: TestClient, body: Any, status: int, words: str) -> None:
+    answer = client.post("/project/", json=body)
+    assert answer.status_code == status
+    assert words in answer.json()["error"]
+    assert [project["name"] for project in client.get("/project/").json()] == ["satvpn"]
+
+
+def test_a_malformed_scenario_refuses_the_whole_project(client: TestClient) -> None:
+    bad = {"name": "p", "scenario": [{"name": "fine", "openbach_functions": []}, {"name": "bad"}]}
+    answer = client.post("/project/", json=bad)
+    message = answer.json()["error_message"]
+    assert message["section"] == "scenario.bad"
+    assert message["message"]["offending_entry"] == "openbach_functions"
+    assert client.get("/project/p/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ({**ARGUMENTS, "new": "1"}, 400, "not defined for this Scenario"),
+        ({"vpn": "none"}, 400, "wrong type of values"),
+        ({**ARGUMENTS, "loss": "much"}, 400, "wrong type of values"),
+        ({**ARGUMENTS, "loss": None}, 400, "texts by name"),
+        ("x", 400, "texts by name"),
+    ],
+)
+def test_refused_starts(client: TestClient, arguments: Any, status: int, words: str) -> None:
+    answer = client.post("/project/satvpn/scenario/geo/scenario_instance/", json={"arguments": arguments})
+    assert answer.status_code == status
+    assert words in answer.json()["error"]
+    assert client.get("/project/satvpn/scenario_instance/?quiet").json() == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/project/none/", 404),
+        ("GET", "/project/satvpn/scenario/none/", 404),
+        ("GET", "/scenario_instance/99/", 404),
+        ("GET", "/scenario_instance/99999999999999999999999/", 404),
+        ("GET", "/scenario_instance/x/", 404),
+        ("GET", "/job_instance/99/", 404),
+        ("GET", "/job/none/", 404),
+        ("GET", "/job/vpn/?type=what", 400),
+        ("GET", "/agent/10.9.9.9/", 404),
+        ("GET", "/nothing/", 404),
+        ("GET", "/version", 404),
+        ("POST", "/agent/", 422),
+        ("POST", "/reboot/", 422),
+        ("DELETE", "/job/vpn/", 422),
+        ("PATCH", "/project/", 405),
+        ("GET", "/../../etc/passwd", 404),
+        ("GET", "/project/..%2f..%2fetc/", 404),
+    ],
+)
+def test_refusals_are_json_with_words(client: TestClient, method: str, path: str, status: int) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"{", b"[]", b"3", b'{"name": NaN}', b'{"a": 1e999}', b'{"a": "\\ud800"}', b"\xff", b"[" * 9999]
+)
+def test_bodies_that_are_no_objects(client: TestClient, text: bytes) -> None:
+    answer = client.post("/project/", content=text)
+    assert answer.status_code == 400
+    assert "API error" in answer.json()["error"]
+
+
+# OpenBACH's own web UI
+
+
+def test_the_web_ui_is_served_and_nothing_beside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "ui"
+    (folder / "static").mkdir(parents=True)
+    (folder / "index.html").write_text("<title>OpenBach</title>")
+    (folder / "static/main.js").write_text("1")
+    (tmp_path / "secret").write_text("a password")
+    with visiting(application(tmp_path / "results", web_ui=folder)) as client:
+        for path in ("/app", "/app/project/satvpn/scenario/geo"):
+            assert "OpenBach" in client.get(path).text
+        assert client.get("/static/main.js").text == "1"
+        for path in (
+            "/../secret",
+            "/static/../../secret",
+            "/%2e%2e/secret",
+            "/app/../../secret",
+            "/static/..%2f..%2fsecret",
+        ):
+            assert "a password" not in client.get(path).text
+        assert client.get("/openbach/version/").status_code == 200
+        assert "Scenarios" in client.get("/").text
+
+
+# Login
+
+
+def test_login_and_logout(client: TestClient) -> None:
+    assert client.get("/login/").json()["username"] is None
+    profile = client.post("/login/", json={"login": "me", "password": "any"})
+    assert profile.json()["username"] == "me"
+    assert "HttpOnly" in profile.headers["set-cookie"]
+    assert client.post("/login/", json={"login": "me", "password": "any"}).status_code == 409
+    assert client.get("/openbach/login/").json()["is_admin"]
+    assert client.delete("/login/").status_code == 204
+    assert client.get("/login/").json()["username"] is None
+    assert client.post("/login/", json={"login": "me"}).status_code == 400

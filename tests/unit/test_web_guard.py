@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who may ask the local controller for what: hosts, origins, sizes, passwords."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from web import application, visiting
+
+from openbach_run import cli
+from openbach_run.errors import InputError
+from openbach_run.web.guard import BODY_LIMIT_BYTES
+from openbach_run.web.serve import is_loopback, listen, read_password
+
+PASSWORD = "a password for a test"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with visiting(application(tmp_path_factory.mktemp("open"))) as visitor:
+        yield visitor
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[TestClient]:
+    with visiting(application(tmp_path, password=PASSWORD)) as visitor:
+        yield visitor
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "[", "10.0.0.1"])
+def test_other_names_of_this_machine_are_refused(client: TestClient, host: str) -> None:
+    assert client.get("/version/", headers={"Host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8000", "[::1]:8000"])
+def test_its_own_names_are_not(client: TestClient, host: str) -> None:
+    assert client.get("/version/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://["},
+     {"Origin": "http://127.0.0.1:9000"}],
+)  # fmt: skip
+def test_pages_of_other_sites_change_nothing(client: TestClient, headers: dict[str, str]) -> None:
+    assert client.post("/project/", json={"name": "p"}, headers=headers).status_code == 403
+    assert client.get("/project/p/").status_code == 404
+
+
+def test_our_own_page_may(client: TestClient) -> None:
+    headers = {"Origin": "http://127.0.0.1:8000", "Sec-Fetch-Site": "same-origin"}
+    assert client.post("/project/", json={"name": "q"}, headers=headers).status_code == 200
+
+
+def test_bodies_have_a_limit(client: TestClient) -> None:
+    body = b'{"name": "' + b"x" * BODY_LIMIT_BYTES + b'"}'
+    assert client.post("/project/", content=body).status_code == 413
+    assert client.post("/project/", content=iter([body[:1000], body[1000:]])).status_code == 413
+    assert client.post("/project/", content=b"{}", headers={"Content-Length": "x"}).status_code == 413
+
+
+def test_answers_are_not_to_be_guessed_or_framed(client: TestClient) -> None:
+    headers = client.get("/version/").headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+
+
+@pytest.mark.parametrize(
+    "path", ["/project/", "/openbach/project/", "/job/", "/scenario_instance/1/", "/logs/", "/nothing/"]
+)
+def test_with_a_password_nothing_is_told_before_the_login(locked: TestClient, path: str) -> None:
+    assert locked.get(path).status_code == 403
+    assert locked.post(path, json={}).status_code == 403
+
+
+def test_the_password_opens(locked: TestClient) -> None:
+    assert locked.get("/version/").status_code == 200
+    for credentials in ({"login": "openbach", "password": "x"}, {"login": "root", "password": PASSWORD}):
+        assert locked.post("/login/", json=credentials).status_code == 401
+    assert locked.get("/project/").status_code == 403
+    assert locked.post("/login/", json={"login": "openbach", "password": PASSWORD}).status_code == 200
+    assert locked.get("/project/").status_code == 200
+    cookie = locked.cookies["sessionid"]
+    assert locked.delete("/login/").status_code == 204
+    locked.cookies.set("sessionid", cookie)
+    assert locked.get("/project/").status_code == 403
+
+
+def test_a_made_up_session_is_none(locked: TestClient) -> None:
+    locked.cookies.set("sessionid", "x" * 43)
+    assert locked.get("/project/").status_code == 403
+
+
+# The command's options
+
+
+def test_only_this_machine_goes_without_a_password(capsys: pytest.CaptureFixture[str]) -> None:
+    assert read_password("127.0.0.1", None) is None
+    assert read_password("localhost", None) is None
+    made = read_password("0.0.0.0", None)
+    assert made is not None
+    assert len(made) >= 20
+    assert made in capsys.readouterr().err
+    assert not is_loopback("::")
+
+
+def test_password_files(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(PASSWORD + "\nmore\n")
+    assert read_password("127.0.0.1", file) == PASSWORD
+    file.write_text("short")
+    with pytest.raises(InputError, match="12 characters"):
+        read_password("127.0.0.1", file)
+    with pytest.raises(InputError, match="--password-file"):
+        read_password("127.0.0.1", tmp_path / "none")
+
+
+def test_a_port_in_use_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        assert cli.main(["serve", "--port", str(taken.getsockname()[1])]) == 2
+    assert "--port and --listen name another place" in capsys.readouterr().err
+    assert cli.main(["serve", "--port", "99999"]) == 2
+    assert cli.main(["serve", "--listen", "no.such.host.invalid"]) == 2

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A local controller for tests: the application with an engine that is made up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fake_engine import DirectedEngine
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from openbach_run.inventory import agent_addresses, load_inventory
+from openbach_run.job_packages import load_packages
+from openbach_run.package import load_scenarios
+from openbach_run.web.app import make_app
+from openbach_run.web.platform import Platform
+from openbach_run.web.serve import listen
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = load_packages([ROOT / "jobs"])
+SCENARIOS = load_scenarios(ROOT / "scenarios", PACKAGES)
+PLATFORM = Platform(load_inventory(ROOT / "inventory.yml"), agent_addresses(ROOT / "inventory.yml"), PACKAGES)
+ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M", "initcwnd": "10", "buffer_bdp": "1",
+             "cc_pep": "bbr", "initcwnd_pep": "10"}  # fmt: skip
+LIMIT_S = 20
+
+
+def application(
+    results: Path,
+    engine: Callable[[], DirectedEngine] = DirectedEngine,
+    *,
+    password: str | None = None,
+    workers: int = 2,
+    web_ui: Path | None = None,
+) -> FastAPI:
+    return make_app(PLATFORM, SCENARIOS, results, lambda jobs: engine(), [0] * workers, password, web_ui)
+
+
+@contextmanager
+def visiting(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=True) as client:
+        yield client
+
+
+@contextmanager
+def listening(app: FastAPI) -> Iterator[str]:
+    """The URL at which an application is served to anybody on this machine."""
+    place = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+    thread.start()
+    wait_for(lambda: server.started, "the server")
+    try:
+        yield f"http://127.0.0.1:{place.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+def start(client: TestClient, scenario: str = "geo", **arguments: str) -> int:
+    sent = {"arguments": {**ARGUMENTS, **arguments}}
+    answer = client.post(f"/project/satvpn/scenario/{scenario}/scenario_instance/", json=sent)
+    assert answer.status_code == 200, answer.text
+    return int(answer.json()["scenario_instance_id"])
+
+
+def wait_for(state: Callable[[], Any], what: str) -> Any:
+    """What `state` returns, as soon as it is true."""
+    end_s = time.monotonic() + LIMIT_S
+    while not (found := state()):
+        assert time.monotonic() < end_s, f"{what} did not come within {LIMIT_S} s"
+        time.sleep(0.01)
+    return found
+
+
+def ended(client: TestClient, number: int) -> dict[str, Any]:
+    """The instance, once it has a stop date."""
+
+    def look() -> dict[str, Any] | None:
+        answer: dict[str, Any] = client.get(f"/scenario_instance/{number}/").json()
+        return answer if answer["stop_date"] else None
+
+    shown: dict[str, Any] = wait_for(look, f"the end of instance {number}")
+    return shown
