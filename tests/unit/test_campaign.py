@@ -34,7 +34,8 @@ def test_the_whole_table_is_the_default() -> None:
     assert len(campaign.cells) == 4 * 3 * 3
     assert campaign.swept == ["vpn", "cc", "loss"]
     assert campaign.cells[0] == {
-        "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "cc_pep": "cubic", "cc_tunnel": "cubic", "size": "30M", "initcwnd": "10",
+        "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "cc_pep": "cubic", "cc_tunnel": "cubic",
+        "size": "30M", "initcwnd": "10",
         "initcwnd_pep": "10", "buffer_bdp": "1",
     }  # fmt: skip
 
