@@ -57,6 +57,7 @@ class NetworkError(Exception):
 def build(inventory: Inventory) -> dict[str, Namespace]:
     """Make all hosts and links. Returns the namespaces by entity. Raises NetworkError."""
     os.makedirs(DIRECTORY, exist_ok=True)
+    _allow_congestion_controls()
     namespaces = {host.entity: _make_namespace(host) for host in inventory.hosts}
     _ip([_link(first, second) for first, second in inventory.links()])
     for host in inventory.hosts:
@@ -64,6 +65,14 @@ def build(inventory: Inventory) -> dict[str, Namespace]:
             _ip(_configuration(inventory, host))
             _switch_offloads_off(host)
     return namespaces
+
+
+def _allow_congestion_controls() -> None:
+    """Hosts may use every one: outside the first namespace the kernel counts even root as a user that needs leave."""
+    with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as available:
+        names = available.read()
+    with open("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "w") as allowed:
+        allowed.write(names)
 
 
 @contextmanager

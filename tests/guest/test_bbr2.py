@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""BBRv2's behaviours of draft-cardwell-iccrg-bbr-congestion-control-02, seen in `ss -ti` and in transfer times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY, RunCells, command, records
+from scenario_with import with_snapshot
+
+PERIOD_S = 0.1
+RTT_S = 0.5
+LINK_BPS = 10e6
+STATES = {  # pacing gain, cwnd gain → state of section 4.3
+    (2.77, 2.0): "Startup",
+    (0.5, 2.0): "Drain",
+    (0.9, 2.0): "Down",
+    (1.0, 2.0): "Cruise",  # or Refill, whose gains are the same
+    (1.25, 2.25): "Up",
+    (1.0, 0.5): "ProbeRTT",
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look at the sender: time since the first look, state, delivery rate, window."""
+
+    time_s: float
+    state: str
+    rate_bps: float
+    cwnd: int
+
+
+Watch = Callable[..., list[Seen]]
+
+
+@pytest.fixture(scope="module")
+def watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
+    """What the sender's socket shows every 0.1 s of a download with BBRv2; `on_sat`: a command for the link, and when."""
+    done: dict[tuple[object, ...], list[Seen]] = {}
+
+    def run(*settings: str, seconds: int = 20, on_sat: tuple[int, str] | None = None) -> list[Seen]:
+        key = (settings, seconds, on_sat)
+        if key not in done:
+            place = tmp_path_factory.mktemp("bbr2")
+            look = "cut -d\\  -f1 /proc/uptime; ss -tinHO state established sport = :5201"
+            loop = f"for i in `seq {round(seconds / PERIOD_S)}`; do {look}; sleep {PERIOD_S}; done"
+            snapshots = [("server", 0, loop), *([("sat", *on_sat)] if on_sat else [])]
+            scenario = with_snapshot(place, *snapshots)
+            jobs = str(REPOSITORY / "tests/guest/jobs")
+            ended = command(str(scenario), "vpn=none", "cc=bbr2", *settings, "--jobs", jobs, "--results", str(place / "r"))
+            assert ended.returncode == 0, ended.stderr
+            (seen,) = records(place / "r")
+            printed = max((line["printed"] for line in seen.statistics("snapshot")), key=len)
+            done[key] = list(looks(printed))
+        return done[key]
+
+    return run
+
+
+def looks(printed: str) -> list[Seen]:
+    """The data connection's lines: the one that has sent more than iperf3's control connection does."""
+    seen: list[Seen] = []
+    time_s = 0.0
+    for line in printed.splitlines():
+        if re.fullmatch(r"[\d.]+", line):
+            time_s = float(line)
+        elif (sent := re.search(r"bytes_sent:(\d+)", line)) and int(sent[1]) > 10_000:
+            seen.append(Seen(time_s, state(line), number(line, r"delivery_rate (\d+)bps"), int(number(line, r"cwnd:(\d+)"))))
+    return [Seen(one.time_s - seen[0].time_s, one.state, one.rate_bps, one.cwnd) for one in seen]
+
+
+def number(line: str, pattern: str) -> float:
+    found = re.search(pattern, line)
+    return float(found[1]) if found else 0.0
+
+
+def state(line: str) -> str:
+    gains = number(line, r"pacing_gain:([\d.]+)"), number(line, r"cwnd_gain:([\d.]+)")
+    (name,) = [name for known, name in STATES.items() if known == pytest.approx(gains, abs=0.01)]
+    return name
+
+
+def periods(seen: list[Seen]) -> list[tuple[str, float, float]]:
+    """State, begin and length in s, one after the other."""
+    groups = [(name, list(group)) for name, group in groupby(seen, key=lambda one: one.state)]
+    return [(name, group[0].time_s, group[-1].time_s - group[0].time_s + PERIOD_S) for name, group in groups]
+
+
+def test_startup_reaches_the_links_rate_and_ends_on_a_plateau(watch: Watch) -> None:
+    """4.3.1.2: doubles every round; ends three rounds after the bandwidth has stopped to grow by a quarter."""
+    seen = watch("loss=0")
+    first = next(one.time_s for one in seen if one.rate_bps > 0.9 * LINK_BPS * 1448 / 1514)
+    doublings = 6  # from 10 packets in 500 ms to 430
+    assert first <= (doublings + 3) * RTT_S  # pacing lags by one round, the measured rate by two
+    (startup, _, length_s), *_ = periods(seen)
+    assert startup == "Startup"
+    assert first < length_s <= first + 5 * RTT_S
+
+
+def test_drain_empties_the_queue_within_three_rounds(watch: Watch) -> None:
+    """4.3.2"""
+    (drain,) = [length_s for name, _, length_s in periods(watch("loss=0")) if name == "Drain"]
+    assert drain <= 3 * 2 * RTT_S  # a round is twice as long while the queue is full
+
+
+def test_probe_rtt_comes_after_five_seconds_and_halves_the_window(watch: Watch) -> None:
+    """4.3.4: not before 5 s without a lower RTT, for 200 ms and a round at least, with half a BDP in flight."""
+    seen = watch("loss=0")
+    probes = [(begin_s, length_s) for name, begin_s, length_s in periods(seen) if name == "ProbeRTT"]
+    assert probes
+    assert probes[0][0] >= 5 - RTT_S
+    assert all(later - earlier >= 5 for (earlier, _), (later, _) in pairwise(probes))
+    assert all(length_s >= 0.2 for _, length_s in probes[:-1])
+    bdp_packets = LINK_BPS * RTT_S / 8 / 1514
+    assert min(one.cwnd for one in seen if one.state == "ProbeRTT") == pytest.approx(bdp_packets / 2, rel=0.1)
+
+
+def test_probe_bw_goes_up_and_comes_down(watch: Watch) -> None:
+    """4.3.3: Cruise or Refill, then Up, then Down."""
+    order = [name for name, _, _ in periods(watch("loss=0.5", seconds=30)) if name != "ProbeRTT"]
+    ups = [place for place, name in enumerate(order) if name == "Up"]
+    assert ups
+    assert all(order[place - 1] == "Cruise" for place in ups)
+    assert "Down" in order[ups[0] :]
+
+
+def test_startup_ends_on_losses(watch: Watch) -> None:
+    """4.3.1.3: a buffer of 5 % of the BDP overflows in Startup; it ends without waiting for the plateau."""
+    lossy = periods(watch("loss=0", "buffer_bdp=0.05", "size=10M"))[0]
+    patient = periods(watch("loss=0"))[0]
+    assert lossy[0] == patient[0] == "Startup"
+    assert lossy[2] < patient[2]
+
+
+RATE_CHANGE = "tc qdisc change dev q_forward root handle 1: tbf rate {}mbit burst 1540 limit 625000"
+
+
+def settled(seen: list[Seen], begin_s: float, end_s: float) -> float:
+    rates = sorted(one.rate_bps for one in seen if begin_s <= one.time_s <= end_s)
+    return rates[len(rates) // 2]
+
+
+def test_it_follows_a_bandwidth_that_falls_by_ten(watch: Watch) -> None:
+    """4.5.2: the filter forgets a bandwidth of two cycles ago."""
+    seen = watch("loss=0", "size=15M", seconds=40, on_sat=(8, RATE_CHANGE.format(1)))
+    assert settled(seen, 30, 40) == pytest.approx(1e6 * 1448 / 1514, rel=0.1)
+
+
+def test_it_finds_a_bandwidth_that_rises_by_ten(tmp_path: Path, watch: Watch) -> None:
+    """4.3.3.6: inflight_hi and the bandwidth filter grow exponentially while it probes up."""
+    slow_then_fast = f"{RATE_CHANGE.format(1)}; sleep 15; {RATE_CHANGE.format(10)}"
+    seen = watch("loss=0", "size=30M", seconds=60, on_sat=(0, slow_then_fast))
+    assert settled(seen, 8, 12) == pytest.approx(1e6 * 1448 / 1514, rel=0.15)
+    assert settled(seen, 40, 50) > 0.8 * LINK_BPS
+
+
+def test_losses_below_the_threshold_hardly_matter_and_above_they_do(run_cells: RunCells) -> None:
+    """2.10, 4.5.6: 2 % in a round. Median of three seeds."""
+    times: dict[str, list[float]] = {}
+    for run in run_cells("geo_loss", "vpn=none", "cc=bbr2", "loss=0,0.5,5", "size=10M", seeds="3"):
+        times.setdefault(run.row["loss"], []).append(float(run.row["transfer_time_s"]))
+    none, below, above = (sorted(times[loss])[1] for loss in ("0", "0.5", "5"))
+    assert below < 1.5 * none
+    assert above > 3 * none
+
+
+def chaos(number: int) -> str:
+    """What the link does for 5 s: other delay, jitter, losses, duplicates, reordering and rate."""
+    device, delay_ms = ("to_st", "to_gw")[number % 2], 10 + 10 * (number % 4)
+    netem = f"limit 100000 delay {delay_ms}ms {delay_ms // 4}ms loss {number % 7}% duplicate 1% reorder 5%"
+    rate = RATE_CHANGE.format((10, 2, 5)[number % 3])
+    return f"tc qdisc change dev {device} root handle 1: netem {netem}; {rate}; sleep 5"
+
+
+def test_no_link_makes_it_hang_or_warn(tmp_path: Path) -> None:
+    """Downloads of 20 to 600 kB over a link that changes every 5 s; the guest's kernel has no complaint."""
+    scenario = with_snapshot(tmp_path, ("sat", 1, "; ".join(map(chaos, range(40)))))
+    jobs = str(REPOSITORY / "tests/guest/jobs")
+    sizes = ",".join(f"{20 + 53 * number}k" for number in range(12))
+    settings = ["vpn=none", "cc=bbr2", "loss=1", f"size={sizes}", "--jobs", jobs, "--results", str(tmp_path / "r")]
+    ended = command(str(scenario), *settings)
+    assert ended.returncode == 0, ended.stderr
+    for run in records(tmp_path / "r"):
+        console = (run.record / "console.log").read_text(errors="replace")
+        assert not re.search(r"WARNING|BUG|Oops|Call Trace", console), console
