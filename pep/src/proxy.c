@@ -48,7 +48,7 @@ struct proxy {
 };
 
 /* An event names a leg, or one of these. */
-static char a_listener, a_signal;
+static char a_listener, a_signal, a_reader;
 
 static bool watch(const struct proxy *proxy, int fd, uint32_t events, void *what)
 {
@@ -215,6 +215,8 @@ static void take(struct proxy *proxy, const struct epoll_event *event)
 {
 	if (event->data.ptr == &a_signal) {
 		take_signals(proxy);
+	} else if (event->data.ptr == &a_reader) {
+		proxy->stopping = true; /* whoever has started it is gone */
 	} else if (event->data.ptr == &a_listener) {
 		for (int i = 0; i < 2 && proxy->accepting; i++)
 			if ((i ? proxy->listeners->v6 : proxy->listeners->v4) >= 0)
@@ -360,6 +362,8 @@ static bool start(struct proxy *proxy)
 	proxy->signals = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (proxy->epoll < 0 || proxy->signals < 0 || !watch(proxy, proxy->signals, EPOLLIN, &a_signal))
 		return false;
+	if (proxy->out)
+		watch(proxy, fileno(proxy->out), 0, &a_reader); /* a pipe without a reader is an error; a file cannot be watched */
 	const int fds[] = {proxy->listeners->v4, proxy->listeners->v6};
 	for (int i = 0; i < 2; i++)
 		if (fds[i] >= 0 && !watch(proxy, fds[i], EPOLLIN, &a_listener))

@@ -144,6 +144,8 @@ class Satpep:
 
     def __init__(self, lab: Lab, program: Path, log: Path, *options: str, descriptors: int | None = None) -> None:
         self.lab, self.log = lab, log
+        self.seen: list[dict[str, Any]] = []
+        self.read_bytes = 0
         log.unlink(missing_ok=True)
         limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None
         arguments = pep.parse(["A", "run"])
@@ -156,9 +158,13 @@ class Satpep:
         assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:
-        lines = self.log.read_text().splitlines(keepends=True) if self.log.exists() else []
-        events: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [event for event in events if kind in ("", event["event"])]
+        if self.log.exists():
+            with self.log.open("rb") as file:
+                file.seek(self.read_bytes)
+                lines = [line for line in file if line.endswith(b"\n")]
+            self.read_bytes += sum(map(len, lines))
+            self.seen += map(json.loads, lines)
+        return [event for event in self.seen if kind in ("", event["event"])]
 
     def ended(self, count: int = 1) -> list[dict[str, Any]]:
         return until(lambda: (self.events("ended") if len(self.events("ended")) >= count else None), f"{count} ended")  # type: ignore[no-any-return]

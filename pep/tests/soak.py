@@ -7,6 +7,7 @@ leak detector looks when the program ends). The short form of it runs with the t
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import struct
@@ -162,6 +163,7 @@ def soak(lab: Lab, satpep: Satpep, seconds: float, seed: int) -> str:
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3600.0
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    os.environ["ASAN_OPTIONS"] = "quarantine_size_mb=1"  # or memory that was freed would count as resident
     with tempfile.TemporaryDirectory() as out:
         subprocess.run(["make", "-s", "-C", ROOT / "pep", f"OUT={out}", "satpep-asan"], check=True)
         lab = Lab()
