@@ -32,6 +32,7 @@ PEP_HOSTS = {  # position → the hosts that split; change it here, then `make s
     "B": ("pop",),
     "B_double": ("box", "pop"),
 }
+IPERF3_PORT = "5201"
 KEY_EXCHANGE_PORT = "5999"
 """Of the vpn job: its connection is no traffic of the scenario's, so no proxy splits it."""
 
@@ -46,6 +47,7 @@ ARGUMENTS = {
     "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
     "initcwnd": "Initial congestion window of the end hosts in segments, e.g. 10",
     "initcwnd_pep": "Initial congestion window of both legs of the proxy; $initcwnd is that of the end hosts",
+    "series_s": "Seconds between two looks at the download's goodput, RTT and window (statistics of tcp_series); 0 is none",
     "buffer_bdp": "Buffer before the satellite link in bandwidth-delay products, e.g. 1",
 }
 DEFAULTS = {
@@ -55,6 +57,7 @@ DEFAULTS = {
     "size": "30M",
     "initcwnd": "10",
     "initcwnd_pep": "$initcwnd",
+    "series_s": "0",
     "buffer_bdp": "1",
 }
 VPNS = ["none", "wireguard", "openvpn_udp", "openvpn_tcp"]
@@ -94,6 +97,7 @@ def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
         add("box", "vpn", "VPN client ready", [tunnel_client], [], **box, wait={}),
     ]
     server = add("server", "file_transfer", "transfer server", ready, [], server={})
+    series = add("server", "tcp_series", "time series", [server], [], interval_s="$series_s", port=IPERF3_PORT)
     path = add("pc", "path_ready", "path ready", [], tunnel_ready, destination_ip=SERVER_IP)
     client = add("pc", "file_transfer", "download", [server], [path],
                  client={"server_ip": SERVER_IP, "size": "$size", "cc": "$cc"})  # fmt: skip
@@ -102,7 +106,9 @@ def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
         "label": "tear down",
         "wait": {"time": 0, "launched_ids": [], "finished_ids": [client]},
         "on_fail": {},
-        "stop_job_instances": {"openbach_function_ids": [server, tunnel_client, tunnel_server, *proxies, *transports, link]},
+        "stop_job_instances": {
+            "openbach_function_ids": [series, server, tunnel_client, tunnel_server, *proxies, *transports, link]
+        },
     })  # fmt: skip
     swept = {"vpn": VPNS, "cc": TRANSPORTS, **({"loss": LOSSES} if lossy else {})}
     return {

@@ -63,6 +63,17 @@ def test_the_transport_is_the_one_asked_for(run_cells: RunCells) -> None:
         assert sender == run.row["cc"]
 
 
+def test_the_series_tells_what_the_transfer_did(run_cells: RunCells) -> None:
+    """Goodput over time adds up to the bytes; RTT begins at that of the path. Off, it sends nothing."""
+    (none,) = run_cells("geo", "vpn=none", "cc=cubic", *SMALL)
+    assert not none.statistics("tcp_series")
+    (run,) = run_cells("geo", "vpn=none", "cc=cubic", "size=5M", "series_s=0.5")
+    series = run.statistics("tcp_series")
+    goodput_bytes = sum(line["goodput_bps"] for line in series if "goodput_bps" in line) * 0.5 / 8
+    assert goodput_bytes == pytest.approx(5e6, rel=0.25)
+    assert min(line["rtt_ms"] for line in series) == pytest.approx(500, abs=5)
+
+
 def test_a_larger_initial_window_is_quicker(run_cells: RunCells) -> None:
     small, large = run_cells("geo", "vpn=none", "cc=cubic", "initcwnd=3,40", *SMALL)
     assert float(large.row["transfer_time_s"]) < float(small.row["transfer_time_s"]) - 1

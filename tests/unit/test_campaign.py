@@ -36,7 +36,7 @@ def test_the_whole_table_is_the_default() -> None:
     assert campaign.cells[0] == {
         "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "cc_pep": "cubic", "cc_tunnel": "cubic",
         "size": "30M", "initcwnd": "10",
-        "initcwnd_pep": "10", "buffer_bdp": "1",
+        "initcwnd_pep": "10", "series_s": "0", "buffer_bdp": "1",
     }  # fmt: skip
 
 

@@ -34,6 +34,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's a
     ("pep", {"position": "A_double", "at": "A,A_double", "run": {"cc": "bbr", "initcwnd": "40", "except_ports": "5999,22"}},
      {"position": "A_double", "at": ["A", "A_double"], "mode": "run", "cc": "bbr", "initcwnd": 40, "except_ports": "5999,22"}),
     ("pep", {"position": "none", "wait": {}}, {"mode": "wait", "at": ("A", "B", "A_double", "B_double")}),
+    ("tcp_series", {"interval_s": 0.5, "port": 5201}, {"interval_s": 0.5, "port": 5201}),
     ("file_transfer", {"server": {}}, {"mode": "server", "tool": "iperf3"}),
     ("file_transfer", {"tool": "http", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
      {"mode": "client", "tool": "http", "size": 30_000_000, "direction": "download", "deadline_s": 60}),

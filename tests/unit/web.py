@@ -27,7 +27,7 @@ PACKAGES = load_packages([ROOT / "jobs"])
 SCENARIOS = load_scenarios(ROOT / "scenarios", PACKAGES)
 PLATFORM = Platform(load_inventory(ROOT / "inventory.yml"), agent_addresses(ROOT / "inventory.yml"), PACKAGES)
 ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M", "initcwnd": "10", "buffer_bdp": "1",
-             "cc_pep": "bbr", "cc_tunnel": "bbr", "initcwnd_pep": "10"}  # fmt: skip
+             "cc_pep": "bbr", "cc_tunnel": "bbr", "initcwnd_pep": "10", "series_s": "0"}  # fmt: skip
 LIMIT_S = 20
 
 
