@@ -122,8 +122,10 @@ def argument_fields(
     for name in dict.fromkeys([*swept, *found.arguments]):
         whole = [str(value) for value in swept.get(name, [])]
         default = [str(defaults[name])] if name in defaults else whole[:1]
+        listed = choices.get(name, ())
+        as_another = [value for value in default if listed and value.startswith("$")]  # "$cc": as the argument cc
         fields.append({
-            "name": name, "description": found.arguments[name], "choices": choices.get(name, ()),
+            "name": name, "description": found.arguments[name], "choices": [*as_another, *listed],
             "whole": whole or default, "chosen": given.get(name, default),
         })  # fmt: skip
     return fields
