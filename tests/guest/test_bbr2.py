@@ -175,9 +175,8 @@ def test_losses_below_the_threshold_hardly_matter_and_above_they_do(run_cells: R
     assert above > 3 * none
 
 
-POLICER = (
-    "tc filter add dev to_gw ingress pref 1 protocol ip matchall action police rate 5mbit burst 32k conform-exceed drop/continue"
-)
+POLICE = "police rate 5mbit burst 32k conform-exceed drop/continue"
+POLICER = f"tc filter add dev to_gw ingress pref 1 protocol ip matchall action {POLICE}"
 
 
 def test_behind_a_policer_it_sends_at_the_policed_rate(tmp_path: Path) -> None:
