@@ -16,7 +16,7 @@ entity as a placeholder, every option a value that its job understands ("none" i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -65,76 +65,113 @@ TRANSPORTS = ["cubic", "cubic_nohystart", "bbr2"]
 LOSSES = ["0", "0.1", "1"]
 
 
-def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
-    """One download over a GEO or LEO link; `lossy` sweeps the loss, otherwise it is 0 unless the user gives it."""
-    functions: list[dict[str, Any]] = []
+class Functions(list[dict[str, Any]]):
+    """The functions of a scenario, as they are added."""
 
-    def add(host: str, job: str, label: str, launched: list[int], finished: list[int], **arguments: Any) -> int:
-        number = len(functions)
-        functions.append({
-            "id": number,
-            "label": label,
-            "wait": {"time": 0, "launched_ids": launched, "finished_ids": finished},
-            "on_fail": {},
-            "start_job_instance": {"entity_name": f"satvpn_{host}", job: arguments},
-        })  # fmt: skip
+    def add(self, host: str, job: str, label: str, launched: list[int], finished: list[int], **arguments: Any) -> int:
+        """A job on a host, after others were launched and have finished; its number."""
+        return self._add(
+            label, launched, finished, start_job_instance={"entity_name": f"satvpn_{host}", job: arguments}
+        )
+
+    def stop(self, finished: list[int], jobs: list[int]) -> None:
+        """Ends the scenario: stops the jobs of these functions, after others have finished."""
+        self._add("tear down", [], finished, stop_job_instances={"openbach_function_ids": jobs})
+
+    def _add(self, label: str, launched: list[int], finished: list[int], **what: Any) -> int:
+        number = len(self)
+        wait = {"time": 0, "launched_ids": launched, "finished_ids": finished}
+        self.append({"id": number, "label": label, "wait": wait, "on_fail": {}, **what})
         return number
 
+
+@dataclass(frozen=True)
+class SatellitePath:
+    """What a workload waits for and what is stopped after it, as numbers of functions."""
+
+    settled: list[int]
+    """Link and TCP of the hosts: launched before anything of the workload is."""
+    forwards: list[int]
+    """Finished when the tunnel forwards: path_ready's wait."""
+    running: list[int]
+
+
+def satellite_path(functions: Functions, orbit: str) -> SatellitePath:
+    """What all scenarios have: link, transports, proxies, tunnel."""
+    add = functions.add
     link = add("sat", "satcom_link", f"{orbit.upper()} link", [], [], orbit=orbit, forward_interface="to_st",
                return_interface="to_gw", loss="$loss", buffer_bdp="$buffer_bdp")  # fmt: skip
     transports = [
         add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc", initcwnd="$initcwnd") for host in END_HOSTS
     ]
     transports += [add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc_tunnel") for host in TUNNEL_HOSTS]
-    proxies, proxies_ready = add_proxies(add)
-    ready = [link, *transports]
+    proxies, proxies_ready = add_proxies(functions)
+    settled = [link, *transports]
     pop = {"kind": "$vpn", "local_ip": POP_IP, "remote_ip": BOX_IP, "remote_network": PC_LAN}
     box = {"kind": "$vpn", "local_ip": BOX_IP, "remote_ip": POP_IP, "remote_network": ENTERPRISE_LAN}
-    tunnel_server = add("pop", "vpn", "VPN server", ready, proxies_ready, **pop, server={})
-    tunnel_client = add("box", "vpn", "VPN client", [*ready, tunnel_server], proxies_ready, **box, client={})
-    tunnel_ready = [
+    tunnel_server = add("pop", "vpn", "VPN server", settled, proxies_ready, **pop, server={})
+    tunnel_client = add("box", "vpn", "VPN client", [*settled, tunnel_server], proxies_ready, **box, client={})
+    forwards = [
         add("pop", "vpn", "VPN server ready", [tunnel_server], [], **pop, wait={}),
         add("box", "vpn", "VPN client ready", [tunnel_client], [], **box, wait={}),
     ]
-    server = add("server", "file_transfer", "transfer server", ready, [], server={})
-    series = add("server", "tcp_series", "time series", [server], [], interval_s="$series_s", port=IPERF3_PORT)
-    path = add("pc", "path_ready", "path ready", [], tunnel_ready, destination_ip=SERVER_IP)
-    client = add("pc", "file_transfer", "download", [server], [path],
-                 client={"server_ip": SERVER_IP, "size": "$size", "cc": "$cc"})  # fmt: skip
-    functions.append({
-        "id": len(functions),
-        "label": "tear down",
-        "wait": {"time": 0, "launched_ids": [], "finished_ids": [client]},
-        "on_fail": {},
-        "stop_job_instances": {
-            "openbach_function_ids": [series, server, tunnel_client, tunnel_server, *proxies, *transports, link]
-        },
-    })  # fmt: skip
-    swept = {"vpn": VPNS, "cc": TRANSPORTS, **({"loss": LOSSES} if lossy else {})}
+    return SatellitePath(settled, forwards, [tunnel_client, tunnel_server, *proxies, *transports, link])
+
+
+def path_ready(functions: Functions, path: SatellitePath) -> int:
+    """Finished when the server answers the client: then measuring may begin."""
+    return functions.add("pc", "path_ready", "path ready", [], path.forwards, destination_ip=SERVER_IP)
+
+
+def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
+    """One download over a GEO or LEO link; `lossy` sweeps the loss, otherwise it is 0 unless the user gives it."""
+    functions = Functions()
+    path = satellite_path(functions, orbit)
+    server = functions.add("server", "file_transfer", "transfer server", path.settled, [], server={})
+    series = functions.add(
+        "server", "tcp_series", "time series", [server], [], interval_s="$series_s", port=IPERF3_PORT
+    )
+    ready = path_ready(functions, path)
+    client = functions.add("pc", "file_transfer", "download", [server], [ready],
+                           client={"server_ip": SERVER_IP, "size": "$size", "cc": "$cc"})  # fmt: skip
+    functions.stop([client], [series, server, *path.running])
+    return scenario_of(
+        name,
+        f"Transfer time of a file over a {orbit.upper()} satellite link, by VPN and congestion control"
+        + (", with random loss" if lossy else ""),
+        functions,
+        {} if lossy else {"loss": "0"},
+        {"vpn": VPNS, "cc": TRANSPORTS, **({"loss": LOSSES} if lossy else {})},
+    )
+
+
+def scenario_of(
+    name: str, description: str, functions: Functions, defaults: dict[str, str], swept: dict[str, list[str]]
+) -> dict[str, Any]:
+    """The scenario file; `defaults` are those that only it has."""
     return {
         "name": name,
-        "description": f"Transfer time of a file over a {orbit.upper()} satellite link, by VPN and congestion control"
-        + (", with random loss" if lossy else ""),
+        "description": description,
         "arguments": ARGUMENTS,
         "constants": {},
         "openbach_functions": functions,
-        "x-sweep": {"defaults": DEFAULTS if lossy else {**DEFAULTS, "loss": "0"}, "values": swept},
+        "x-sweep": {"defaults": {**DEFAULTS, **defaults}, "values": swept},
     }
 
 
-def add_proxies(add: Callable[..., int]) -> tuple[list[int], list[int]]:
+def add_proxies(functions: Functions) -> tuple[list[int], list[int]]:
     """A pep on every host that PEP_HOSTS names: the functions that run them, and those that end when they are ready."""
     at = {
         host: ",".join(position for position, hosts in PEP_HOSTS.items() if host in hosts)
         for host in dict.fromkeys(host for hosts in PEP_HOSTS.values() for host in hosts)
     }
     running = [
-        add(host, "pep", f"PEP on {host}", [], [], position="$pep", at=positions,
-            run={"cc": "$cc_pep", "initcwnd": "$initcwnd_pep", "except_ports": KEY_EXCHANGE_PORT})
+        functions.add(host, "pep", f"PEP on {host}", [], [], position="$pep", at=positions,
+                      run={"cc": "$cc_pep", "initcwnd": "$initcwnd_pep", "except_ports": KEY_EXCHANGE_PORT})
         for host, positions in at.items()
     ]  # fmt: skip
     return running, [
-        add(host, "pep", f"PEP on {host} ready", [run], [], position="$pep", at=at[host], wait={})
+        functions.add(host, "pep", f"PEP on {host} ready", [run], [], position="$pep", at=at[host], wait={})
         for host, run in zip(at, running, strict=True)
     ]
 
