@@ -16,10 +16,9 @@ entity as a placeholder, every option a value that its job understands ("none" i
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 PC_LAN, ENTERPRISE_LAN = "192.168.10.0/24", "192.168.20.0/24"
@@ -85,8 +84,7 @@ class Functions(list[dict[str, Any]]):
         return number
 
 
-@dataclass(frozen=True)
-class SatellitePath:
+class SatellitePath(NamedTuple):
     """What a workload waits for and what is stopped after it, as numbers of functions."""
 
     settled: list[int]
