@@ -113,8 +113,3 @@ def test_every_job_left_its_output(tunnels: list[Run]) -> None:
         job = json.loads((folder / "job.json").read_text())
         assert (folder / "stdout").exists() and (folder / "stderr").exists()
         assert job["status"] in ("Not Running", "Stopped")
-
-
-def test_the_guests_kernel_had_nothing_to_complain_of(tunnels: list[Run]) -> None:
-    for run in tunnels:
-        assert not re.search(r"WARNING|BUG|Oops|panic", (run.record / "console.log").read_text())
