@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 
 import pytest
-from conftest import RunCells, command, records
-from scenario_with import TEST_JOBS, Job, scenario_of, with_snapshot
+from conftest import Run, RunCells, command, records
+from scenario_with import TEST_JOBS, Job, Snapshot, scenario_of, with_snapshot
 
 PERIOD_S = 0.1
 RTT_S = 0.5
@@ -51,15 +51,20 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
             look = "cut -d\\  -f1 /proc/uptime; ss -tinHO state established sport = :5201"
             loop = f"for i in `seq {round(seconds / PERIOD_S)}`; do {look}; sleep {PERIOD_S}; done"
             snapshots = [("server", 0, loop), *([("sat", *on_sat)] if on_sat else [])]
-            scenario = with_snapshot(place, *snapshots)
-            asked = ["vpn=none", "cc=bbr2", *settings]
-            ended = command(str(scenario), *asked, "--jobs", str(TEST_JOBS), "--results", str(place / "r"))
-            assert ended.returncode == 0, ended.stderr
-            (seen,) = records(place / "r")
+            seen = download(place, settings, *snapshots)
             printed = max((line["printed"] for line in seen.statistics("snapshot")), key=len)
             done[key] = list(looks(printed))
         return done[key]
 
+    return run
+
+
+def download(place: Path, settings: Sequence[str], *snapshots: Snapshot) -> Run:
+    """One download with BBRv2 and commands beside it."""
+    asked = ["vpn=none", "cc=bbr2", *settings, "--jobs", str(TEST_JOBS), "--results", str(place / "r")]
+    ended = command(str(with_snapshot(place, *snapshots)), *asked)
+    assert ended.returncode == 0, ended.stderr
+    (run,) = records(place / "r")
     return run
 
 
@@ -168,6 +173,17 @@ def test_losses_below_the_threshold_hardly_matter_and_above_they_do(run_cells: R
     none, below, above = (sorted(times[loss])[1] for loss in ("0", "0.5", "5"))
     assert below < 1.5 * none
     assert above > 3 * none
+
+
+POLICE = "police rate 5mbit burst 32k conform-exceed drop/continue"
+POLICER = f"tc filter add dev to_gw ingress pref 1 protocol ip matchall action {POLICE}"
+
+
+def test_behind_a_policer_it_sends_at_the_policed_rate(tmp_path: Path) -> None:
+    """4.5.6.2: a policer has no queue that would show, only losses; what is in flight settles where they are 2 %."""
+    run = download(tmp_path, ["loss=0"], ("sat", 0, POLICER))
+    assert 0.8 * 5 < float(run.row["goodput_mbps"]) < 5 * 1448 / 1514
+    assert float(run.row["retransmits"]) < 0.02 * float(run.row["bytes"]) / 1448
 
 
 CHAOS_STEP_S = 2
