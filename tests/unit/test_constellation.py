@@ -30,7 +30,8 @@ ONE_OVER_0_0 = Constellation(
 
 def elevation_deg(slant_km: float, orbit_km: float) -> float:
     """From the triangle Earth's centre - place - satellite, by the law of cosines."""
-    return math.degrees(math.asin((orbit_km**2 - EARTH_RADIUS_KM**2 - slant_km**2) / (2 * EARTH_RADIUS_KM * slant_km)))
+    sine = (orbit_km**2 - EARTH_RADIUS_KM**2 - slant_km**2) / (2 * EARTH_RADIUS_KM * slant_km)
+    return math.degrees(math.asin(max(-1.0, min(sine, 1.0))))
 
 
 def minutes(parameters: Constellation = DEFAULT, count: int = 10) -> list[Change]:
