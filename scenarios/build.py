@@ -36,6 +36,7 @@ KEY_EXCHANGE_PORT = "5999"
 """Of the vpn job: its connection is no traffic of the scenario's, so no proxy splits it."""
 
 ARGUMENTS = {
+    "orbit": "Orbit of the satellite: geo or leo",
     "vpn": "VPN between the client's box and the POP: none, wireguard, openvpn_udp or openvpn_tcp",
     "pep": "Position of the performance enhancing proxy: none, A (between the VPN's ends), B (outside the tunnel), A_double or "
     "B_double (on both sides of the satellite)",
@@ -44,16 +45,21 @@ ARGUMENTS = {
     "cc_tunnel": "Congestion control of an OpenVPN TCP tunnel's own connection; $cc is that of the end hosts",
     "loss": "Random loss on the satellite link in percent, in each direction, e.g. 0.1",
     "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
+    "http": "Version of HTTP: 1.1 (at most 6 connections, as browsers do) or 2 (one connection)",
+    "loads": "How many times the page is loaded, one after the other, each time with cold connections",
     "initcwnd": "Initial congestion window of the end hosts in segments, e.g. 10",
     "initcwnd_pep": "Initial congestion window of both legs of the proxy; $initcwnd is that of the end hosts",
     "series_s": "Seconds between two looks at the download's goodput, RTT and window (statistics of tcp_series); 0 is none",
     "buffer_bdp": "Buffer before the satellite link in bandwidth-delay products, e.g. 1",
 }
+"""A scenario has those that its functions use."""
 DEFAULTS = {
+    "orbit": "geo",
     "pep": "none",
     "cc_pep": "$cc",
     "cc_tunnel": "$cc",
     "size": "30M",
+    "loads": "3",
     "initcwnd": "10",
     "initcwnd_pep": "$initcwnd",
     "series_s": "0",
@@ -95,9 +101,10 @@ class SatellitePath(NamedTuple):
 
 
 def satellite_path(functions: Functions, orbit: str) -> SatellitePath:
-    """What all scenarios have: link, transports, proxies, tunnel."""
+    """What all scenarios have: link, transports, proxies, tunnel. `orbit` may be an argument, `$orbit`."""
     add = functions.add
-    link = add("sat", "satcom_link", f"{orbit.upper()} link", [], [], orbit=orbit, forward_interface="to_st",
+    name = "satellite" if orbit.startswith("$") else orbit.upper()
+    link = add("sat", "satcom_link", f"{name} link", [], [], orbit=orbit, forward_interface="to_st",
                return_interface="to_gw", loss="$loss", buffer_bdp="$buffer_bdp")  # fmt: skip
     transports = [
         add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc", initcwnd="$initcwnd") for host in END_HOSTS
@@ -143,18 +150,50 @@ def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
     )
 
 
+def web(name: str) -> dict[str, Any]:
+    """A page with many small objects, by version of HTTP."""
+    functions = Functions()
+    path = satellite_path(functions, "$orbit")
+    server = functions.add("server", "web_page", "web server", path.settled, [], server={})
+    ready = path_ready(functions, path)
+    client = functions.add("pc", "web_page", "page loads", [server], [ready],
+                           client={"server_ip": SERVER_IP, "http": "$http", "loads": "$loads"})  # fmt: skip
+    functions.stop([client], [server, *path.running])
+    return scenario_of(
+        name,
+        "Load time of a web page over a satellite link, by VPN, PEP position and version of HTTP",
+        functions,
+        {"cc": "cubic", "loss": "0"},
+        {"vpn": VPNS, "pep": ["none", "B"], "http": ["1.1", "2"]},
+        measure="page_load_time_s",
+    )
+
+
 def scenario_of(
-    name: str, description: str, functions: Functions, defaults: dict[str, str], swept: dict[str, list[str]]
+    name: str,
+    description: str,
+    functions: Functions,
+    defaults: dict[str, str],
+    swept: dict[str, list[str]],
+    measure: str | None = None,
 ) -> dict[str, Any]:
-    """The scenario file; `defaults` are those that only it has."""
+    """The scenario file; `defaults` are those that only it has; `measure` is what its table shows in place of the
+    transfer time."""
+    used = json.dumps(functions)
+    arguments = {name: text for name, text in ARGUMENTS.items() if f'"${name}"' in used}
     return {
         "name": name,
         "description": description,
-        "arguments": ARGUMENTS,
+        "arguments": arguments,
         "constants": {},
         "openbach_functions": functions,
-        "x-sweep": {"defaults": {**DEFAULTS, **defaults}, "values": swept},
-    }
+        "x-sweep": {
+            "defaults": {name: value for name, value in {**DEFAULTS, **defaults}.items()
+                         if name in arguments and name not in swept},
+            "values": swept,
+            **({"measure": measure} if measure else {}),
+        },
+    }  # fmt: skip
 
 
 def add_proxies(functions: Functions) -> tuple[list[int], list[int]]:
@@ -228,6 +267,7 @@ SCENARIOS = {
     "geo_loss": file_transfer("geo_loss", "geo", lossy=True),
     "leo": file_transfer("leo", "leo", lossy=False),
     "leo_loss": file_transfer("leo_loss", "leo", lossy=True),
+    "web": web("web"),
 }
 SCENARIOS |= {f"{name}_table": table(SCENARIOS[name]) for name in ("geo_loss", "leo_loss")}
 

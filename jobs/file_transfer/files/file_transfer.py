@@ -25,19 +25,17 @@ import sys
 import syslog
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import collect_agent
+from ready import READY_LIMIT_S, is_listening, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 CONTROL_PORT = 5200
 IPERF3_PORT = 5201
 IPERF3_MOST_IDLE_MS = 86_400_000
 HTTP_PORT = 8080
-READY_LIMIT_S = 30.0
-RETRY_S = 0.1
 SO_ATTACH_FILTER = 26
 ETH_P_ALL = 3
 MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
@@ -78,21 +76,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if arguments.mode == "client" and arguments.tool == "http" and arguments.direction == "upload":
         parser.error("http can only download; upload with iperf3")
     return arguments
-
-
-def wait_until(state: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + READY_LIMIT_S
-    while not state():
-        if time.monotonic() > end:
-            sys.exit(f"{what} is not there after {READY_LIMIT_S:g} s")
-        time.sleep(RETRY_S)
-
-
-def is_listening(port: int) -> bool:
-    """Whether a TCP socket of this host listens on the port (state 0A in /proc/net/tcp)."""
-    tables = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
-    lines = [line.split() for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
-    return any(line[1].endswith(f":{port:04X}") and line[3] == "0A" for line in lines)
 
 
 def iperf3_client(server_ip: str, size: int, deadline_s: float) -> list[str]:
