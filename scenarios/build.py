@@ -36,13 +36,13 @@ KEY_EXCHANGE_PORTS = "5998,5999"
 """Of the vpn job: its connections are no traffic of the scenario's, so no proxy splits them."""
 
 ARGUMENTS = {
+    "orbit": "Orbit of the satellite: geo or leo",
     "vpn": "VPN between the client's box and the POP: none, wireguard, openvpn_udp or openvpn_tcp",
     "pep": "Position of the performance enhancing proxy: none, A (between the VPN's ends), B (outside the tunnel), A_double or "
     "B_double (on both sides of the satellite)",
     "cc": "Congestion control of the end hosts: cubic, cubic_nohystart, bbr, bbr2, hybla or reno",
     "cc_pep": "Congestion control of both legs of the proxy; $cc is that of the end hosts",
     "cc_tunnel": "Congestion control of an OpenVPN TCP tunnel's own connection; $cc is that of the end hosts",
-    "orbit": "Orbit of the satellite: geo or leo",
     "rate": "Rate of the satellite link towards the user in bit/s; k, M and G are decimal, e.g. 10M",
     "return_rate": "Rate of the satellite link from the user; $rate is the same as towards the user",
     "queue": "Queue before the satellite link: fifo, codel, fq_codel or cake",
@@ -52,6 +52,8 @@ ARGUMENTS = {
     "burst_packets": "Mean number of packets that are lost in a row; 1 is independent loss",
     "loss_at": "Where the loss is: satellite, or last_mile (between PC and box)",
     "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
+    "http": "Version of HTTP: 1.1 (at most 6 connections, as browsers do) or 2 (one connection)",
+    "loads": "How many times the page is loaded, one after the other, each time with cold connections",
     "initcwnd": "Initial congestion window of the end hosts in segments, e.g. 10",
     "streams": "TCP connections that share the download, e.g. 1",
     "vpn_2": "The second flow's own tunnel: a VPN, $vpn for one more like the first; none: both flows share the first tunnel",
@@ -61,11 +63,14 @@ ARGUMENTS = {
     "series_s": "Seconds between two looks at the download's goodput, RTT and window (statistics of tcp_series); 0 is none",
     "buffer_bdp": "Buffer before the satellite link in bandwidth-delay products, e.g. 1",
 }
+"""A scenario has those that its functions use."""
 DEFAULTS = {
+    "orbit": "geo",
     "pep": "none",
     "cc_pep": "$cc",
     "cc_tunnel": "$cc",
     "size": "30M",
+    "loads": "3",
     "initcwnd": "10",
     "initcwnd_pep": "$initcwnd",
     "series_s": "0",
@@ -126,7 +131,7 @@ class SatellitePath(NamedTuple):
 
 
 def satellite_path(functions: Functions, orbit: str) -> SatellitePath:
-    """What all scenarios have: link, transports, proxies, tunnel."""
+    """What all scenarios have: link, transports, proxies, tunnel. `orbit` may be an argument, `$orbit`."""
     add = functions.add
     interfaces: dict[str, Any] = {"orbit": orbit, "forward_interface": "to_st", "return_interface": "to_gw"}
     losses: dict[str, Any] = {"loss": "$loss", "burst_packets": "$burst_packets", "loss_at": "$loss_at"}
@@ -244,28 +249,55 @@ def multi_flow(name: str, lossy: bool) -> dict[str, Any]:
         functions,
         {"cc": "cubic", **({} if lossy else {"loss": "0"})},
         {"orbit": ["geo", "leo"], "vpn": VPNS, "pep": PEPS, **({"loss": LOSSES[1:]} if lossy else {})},
+        measure="flow_2_transfer_time_s" if lossy else "total_goodput_mbps",
+    )
+
+
+def web(name: str) -> dict[str, Any]:
+    """A page with many small objects, by version of HTTP."""
+    functions = Functions()
+    path = satellite_path(functions, "$orbit")
+    server = functions.add("server", "web_page", "web server", path.settled, [], server={})
+    ready = path_ready(functions, path)
+    client = functions.add("pc", "web_page", "page loads", [server], [ready],
+                           client={"server_ip": SERVER_IP, "http": "$http", "loads": "$loads"})  # fmt: skip
+    functions.stop([client], [server, *path.running])
+    return scenario_of(
+        name,
+        "Load time of a web page over a satellite link, by VPN, PEP position and version of HTTP",
+        functions,
+        {"cc": "cubic", "loss": "0"},
+        {"vpn": VPNS, "pep": ["none", "B"], "http": ["1.1", "2"]},
+        measure="page_load_time_s",
     )
 
 
 def scenario_of(
-    name: str, description: str, functions: Functions, defaults: dict[str, str], swept: dict[str, list[str]]
+    name: str,
+    description: str,
+    functions: Functions,
+    defaults: dict[str, str],
+    swept: dict[str, list[str]],
+    measure: str | None = None,
 ) -> dict[str, Any]:
-    """The scenario file; `defaults` are those that only it has. Its arguments are those that its functions use."""
-    values = {**DEFAULTS, **defaults}
-    used = [argument for argument in ARGUMENTS if f'"${argument}"' in json.dumps(functions)]
-    used += [values[argument][1:] for argument in used if values.get(argument, "").startswith("$")]
+    """The scenario file; `defaults` are those that only it has; `measure` is what its table shows in place of the
+    transfer time."""
+    used = json.dumps(functions)
+    arguments = {name: text for name, text in ARGUMENTS.items() if f'"${name}"' in used}
     return {
         "name": name,
         "description": description,
-        "arguments": {argument: text for argument, text in ARGUMENTS.items() if argument in used},
+        "arguments": arguments,
         "constants": {},
         "openbach_functions": functions,
         "x-sweep": {
-            "defaults": {argument: value for argument, value in values.items() if argument in used},
+            "defaults": {name: value for name, value in {**DEFAULTS, **defaults}.items()
+                         if name in arguments and name not in swept},
             "values": swept,
             "link_files": ["link_file"],
+            **({"measure": measure} if measure else {}),
         },
-    }
+    }  # fmt: skip
 
 
 def add_proxies(functions: Functions) -> tuple[list[int], list[int]]:
@@ -339,6 +371,7 @@ SCENARIOS = {
     "geo_loss": file_transfer("geo_loss", "geo", lossy=True),
     "leo": file_transfer("leo", "leo", lossy=False),
     "leo_loss": file_transfer("leo_loss", "leo", lossy=True),
+    "web": web("web"),
 }
 SCENARIOS |= {
     "multi_flow": multi_flow("multi_flow", lossy=False),

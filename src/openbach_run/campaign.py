@@ -79,6 +79,11 @@ class Campaign:
         return [name for name, values in self.values.items() if len(values) > 1]
 
     @property
+    def measure(self) -> str:
+        """The column of results.csv that its table shows: `x-sweep.measure`."""
+        return str(self.scenario.sweep.get("measure", "transfer_time_s"))
+
+    @property
     def cells(self) -> list[dict[str, str]]:
         combinations = product(*self.values.values())
         cells = [_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations]
@@ -254,7 +259,9 @@ def _check_references(values: Mapping[str, Sequence[str]]) -> None:
     for name, listed in values.items():
         for value in listed:
             if value.startswith("$") and any(other.startswith("$") for other in values.get(value[1:], ("$",))):
-                raise InputError(f"{name}={value}: after $ comes an argument of the scenario that has values of its own")
+                raise InputError(
+                    f"{name}={value}: after $ comes an argument of the scenario that has values of its own"
+                )
 
 
 def _order(scenario: Scenario) -> dict[str, None]:

@@ -49,6 +49,9 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's a
      {"size": 0, "duration_s": 80, "own_cc": "yes", "interval_s": 1.0, "flow": "flow_2", "streams": 4, "port": 5201}),
     ("file_transfer", {"tool": "http", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
      {"mode": "client", "tool": "http", "size": 30_000_000, "direction": "download", "deadline_s": 60}),
+    ("web_page", {"server": {}}, {"mode": "server"}),
+    ("web_page", {"client": {"server_ip": "192.168.20.2", "http": "1.1", "loads": "5", "deadline_s": 60}},
+     {"mode": "client", "server_ip": "192.168.20.2", "http": "1.1", "loads": 5, "deadline_s": 60}),
 ]  # fmt: skip
 
 

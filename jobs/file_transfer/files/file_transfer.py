@@ -21,7 +21,6 @@ import sys
 import syslog
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,11 @@ import collect_agent
 import first_byte
 import iperf3
 from iperf3 import Received
+from ready import READY_LIMIT_S, is_listening, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 IPERF3_PORT = 5201
 HTTP_PORT = 8080
-READY_LIMIT_S = 30.0
-RETRY_S = 0.1
 UNLIMITED = "unlimited"
 MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
@@ -96,19 +94,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def wait_until(state: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + READY_LIMIT_S
-    while not state():
-        if time.monotonic() > end:
-            sys.exit(f"{what} is not there after {READY_LIMIT_S:g} s")
-        time.sleep(RETRY_S)
-
-
-def is_listening(port: int) -> bool:
-    """Whether a TCP socket of this host listens on the port (state 0A in /proc/net/tcp)."""
-    tables = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
-    lines = [line.split() for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
-    return any(line[1].endswith(f":{port:04X}") and line[3] == "0A" for line in lines)
 
 
 # The server
@@ -275,7 +260,7 @@ def transfer(arguments: argparse.Namespace) -> None:
     for begins_s, lasts_s, size in received.series:
         if arguments.interval_s and lasts_s:
             time_ms = start_ms + round((begins_s + lasts_s) * 1000)
-            collect_agent.send_stat(time_ms, suffix=arguments.flow, interval_goodput_bps=size * 8 / lasts_s)
+            collect_agent.send_stat(time_ms, suffix=arguments.flow, interval_goodput_bps=size * 8 / lasts_s, interval_s=lasts_s)
     collect_agent.send_stat(
         collect_agent.now(),
         suffix=arguments.flow,
