@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from openbach_run.flows import flow_measures
 
 
-def sent(flow: str, first_s: int, rates_mbps: list[float]) -> list[dict[str, Any]]:
+def sent(flow: str, first_s: int, rates_mbps: Sequence[float]) -> list[dict[str, Any]]:
     return [
         {
             "interval_goodput_bps": rate * 1e6,
