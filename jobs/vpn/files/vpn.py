@@ -25,6 +25,7 @@ import collect_agent
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
 CONFIGS = Path(__file__).parent / "vpn-configs"
+HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
 LIMIT_S = 60.0
@@ -158,6 +159,17 @@ def goes_through(arguments: argparse.Namespace, daemon: subprocess.Popen[bytes],
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
+def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
+    """That of the tunnel's own connection, None if it is not TCP. Ends the job if it is not that of this host."""
+    shown = run("ss", "-tinHO", "state", "established", "src", arguments.local_ip, "dst", arguments.remote_ip)
+    if not shown:
+        return None
+    wanted = HOST_CONGESTION_CONTROL.read_text().strip()
+    if wanted not in shown.split():
+        sys.exit(f"the tunnel's connection has not the congestion control of this host, {wanted}: {shown.strip()}")
+    return wanted
+
+
 def report(device: str) -> None:
     """The tunnel interface's counters."""
     (link,) = json.loads(run("ip", "-s", "-j", "link", "show", device))
@@ -203,7 +215,8 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         run("ip", "route", "replace", arguments.remote_network, *way, *table)
         setup_time_s = time.monotonic() - start_s
         collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
-        collect_agent.send_stat(collect_agent.now(), setup_time_s=setup_time_s)
+        cc = carrier_congestion_control(arguments)
+        collect_agent.send_stat(collect_agent.now(), setup_time_s=setup_time_s, congestion_control=cc)
         if not is_stopped(daemon, has_daemon):
             sys.exit(ended(arguments.kind, daemon, log))
         report(arguments.device)
