@@ -39,6 +39,20 @@ MEASURES = {  # of the jobs that measure
         Measure("tls_time_s"),
         Measure("connections", "int64"),
     ),
+    "voip": (
+        Measure("mos"),
+        Measure("r_factor"),
+        Measure("loss_pct"),
+        Measure("late_pct"),
+        Measure("delay_ms"),
+        Measure("delay_p95_ms"),
+        Measure("jitter_ms"),
+        Measure("mouth_to_ear_ms"),
+    ),
+    "ping_series": (
+        Measure("ping_rtt_ms", statistic="rtt_ms"),
+        Measure("ping_lost_pct", statistic="lost_pct"),
+    ),
 }
 FACTORS = ("vpn", "pep", "cc", "loss")
 NUMBERS = {
@@ -72,7 +86,9 @@ def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str
         f"{suffix}_{measure.column}".removeprefix("_"): _median(
             series.get(measure.statistic or measure.column), measure
         )
-        for (job, suffix), series in sent.items()
+        for job in MEASURES
+        for (sender, suffix), series in sent.items()
+        if sender == job
         for measure in MEASURES[job]
     }
 

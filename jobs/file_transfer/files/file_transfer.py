@@ -22,14 +22,14 @@ import socket
 import struct
 import subprocess
 import sys
-import syslog
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import collect_agent
-from ready import READY_LIMIT_S, is_listening, wait_until
+import control
+from ready import is_listening, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 CONTROL_PORT = 5200
@@ -69,7 +69,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     client = modes.add_parser("client")
     client.add_argument("server_ip")
     client.add_argument("size", type=size_bytes, help="bytes; k, M and G are decimal")
-    client.add_argument("--direction", choices=["download", "upload"], default="download")
+    client.add_argument("--direction", choices=["download", "upload", "none"], default="download")
     client.add_argument("--deadline-s", type=int, default=7200)
     client.add_argument("--cc", help="transport profile that the sender must have used")
     arguments = parser.parse_args(argv)
@@ -147,15 +147,7 @@ def serve(tool: str) -> None:
             wait_until(lambda: process.poll() is not None or is_listening(port), f"{tool} on port {port}")
             if process.poll() is not None:
                 sys.exit(f"the {tool} server ended at once with exit code {process.returncode}")
-            with socket.create_server(("", CONTROL_PORT)) as control:
-                while True:
-                    connection, (peer_ip, _) = control.accept()
-                    connection.settimeout(READY_LIMIT_S)
-                    try:
-                        with connection, connection.makefile("rw") as lines:
-                            lines.write(json.dumps(answer(json.loads(lines.readline()), peer_ip, directory)) + "\n")
-                    except (OSError, ValueError) as error:  # not our client, or it has gone
-                        collect_agent.send_log(syslog.LOG_WARNING, f"request of {peer_ip}: {error}")
+            control.serve(CONTROL_PORT, lambda request, peer_ip: answer(request, peer_ip, directory))
         finally:
             process.terminate()
             process.wait()
@@ -164,24 +156,9 @@ def serve(tool: str) -> None:
 # The client
 
 
-def ask(server_ip: str, limit_s: float = READY_LIMIT_S, **request: Any) -> dict[str, Any]:
-    """The server's answer to a request; OSError if there is none."""
-    with (
-        socket.create_connection((server_ip, CONTROL_PORT), timeout=limit_s) as control,
-        control.makefile("rw") as lines,
-    ):
-        lines.write(json.dumps(request) + "\n")
-        lines.flush()
-        line = lines.readline()
-    if not line:
-        raise ConnectionError("the connection was closed without an answer")
-    answered: dict[str, Any] = json.loads(line)
-    return answered
-
-
 def is_serving(server_ip: str) -> bool:
     try:
-        return "retransmits" in ask(server_ip, retransmits=True)
+        return "retransmits" in control.ask(server_ip, CONTROL_PORT, retransmits=True)
     except OSError:
         return False
 
@@ -259,7 +236,7 @@ def download_iperf3(server_ip: str, size: int, deadline_s: float) -> Received:
 
 
 def download_http(server_ip: str, size: int, deadline_s: float) -> Received:
-    ask(server_ip, file_bytes=size)
+    control.ask(server_ip, CONTROL_PORT, file_bytes=size)
     url = f"http://{server_ip}:{HTTP_PORT}/{size}"
     command = ["curl", "-sS", "--fail", "--max-time", str(deadline_s), "-o", "/dev/null", "-w", "%{json}", url]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -272,7 +249,7 @@ def download_http(server_ip: str, size: int, deadline_s: float) -> Received:
 def upload_iperf3(server_ip: str, size: int, deadline_s: float) -> Received:
     with subprocess.Popen(["iperf3", "-s", "-1", "-p", str(IPERF3_PORT)], stdout=subprocess.DEVNULL) as server:
         wait_until(lambda: is_listening(IPERF3_PORT), "iperf3")
-        report = ask(server_ip, deadline_s, receive_bytes=size, deadline_s=deadline_s)
+        report = control.ask(server_ip, CONTROL_PORT, deadline_s, receive_bytes=size, deadline_s=deadline_s)
         server.terminate()
     return of_iperf3(report, None)
 
@@ -295,7 +272,11 @@ def transfer(arguments: argparse.Namespace) -> None:
     downloads = arguments.direction == "download"
 
     def sender_retransmits() -> int:
-        return int(ask(arguments.server_ip, retransmits=True)["retransmits"]) if downloads else retransmitted_segments()
+        return (
+            int(control.ask(arguments.server_ip, CONTROL_PORT, retransmits=True)["retransmits"])
+            if downloads
+            else retransmitted_segments()
+        )
 
     before = sender_retransmits()
     move = TRANSFERS[arguments.tool, arguments.direction]
@@ -318,7 +299,7 @@ def main() -> None:
     arguments = parse()
     if arguments.mode == "server":
         serve(arguments.tool)
-    else:
+    elif arguments.direction != "none":
         try:
             transfer(arguments)
         except OSError as error:
