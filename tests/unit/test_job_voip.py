@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ DELAYS = st.lists(st.floats(min_value=0, max_value=5000), min_size=2, max_size=3
 LINE = "Flow>0001 Seq> {number:>6} Src> 10.0.0.1/5 Dest> 10.0.0.2/9500 txTime>{sent} rxTime>{received} Size>  172\n"
 
 
-def packets(*delays_ms: float) -> list[object]:
+def packets(*delays_ms: float) -> list[Any]:
     return [stream.Packet(number, delay_ms) for number, delay_ms in enumerate(delays_ms, 1)]
 
 
