@@ -53,6 +53,9 @@ ARGUMENTS = {
     "loss_at": "Where the loss is: satellite, or last_mile (between PC and box)",
     "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
     "http": "Version of HTTP: 1.1 (at most 6 connections, as browsers do) or 2 (one connection)",
+    "duration_s": "Length of the call in seconds",
+    "background": "What is transferred during the call: none, download or upload",
+    "ping_s": "Seconds between two pings during the call (statistics of ping_series); 0 is none",
     "loads": "How many times the page is loaded, one after the other, each time with cold connections",
     "initcwnd": "Initial congestion window of the end hosts in segments, e.g. 10",
     "streams": "TCP connections that share the download, e.g. 1",
@@ -70,6 +73,8 @@ DEFAULTS = {
     "cc_pep": "$cc",
     "cc_tunnel": "$cc",
     "size": "30M",
+    "duration_s": "60",
+    "ping_s": "1",
     "loads": "3",
     "initcwnd": "10",
     "initcwnd_pep": "$initcwnd",
@@ -272,6 +277,41 @@ def web(name: str) -> dict[str, Any]:
     )
 
 
+def voip(name: str) -> dict[str, Any]:
+    """A call, alone and beside a transfer that ends with it at the latest."""
+    functions = Functions()
+    path = satellite_path(functions, "$orbit")
+    transfer_server = functions.add("server", "file_transfer", "transfer server", path.settled, [], server={})
+    call_server = functions.add("server", "voip", "call server", path.settled, [], server={})
+    ready = path_ready(functions, path)
+    transfer = functions.add(
+        "pc",
+        "file_transfer",
+        "background",
+        [transfer_server],
+        [ready],
+        client={"server_ip": SERVER_IP, "size": "$size", "direction": "$background", "cc": "$cc"},
+    )
+    pings = functions.add("pc", "ping_series", "pings", [], [ready], interval_s="$ping_s", destination_ip=SERVER_IP)
+    call = functions.add(
+        "pc",
+        "voip",
+        "call",
+        [call_server, transfer, pings],
+        [ready],
+        client={"server_ip": SERVER_IP, "duration_s": "$duration_s"},
+    )
+    functions.stop([call], [pings, transfer, call_server, transfer_server, *path.running])
+    return scenario_of(
+        name,
+        "Quality of a telephone call over a satellite link, by VPN, alone and beside a transfer",
+        functions,
+        {"cc": "cubic", "loss": "0", "size": "1G"},
+        {"vpn": VPNS, "background": ["none", "download"]},
+        measure="to_client_mos",
+    )  # fmt: skip
+
+
 def scenario_of(
     name: str,
     description: str,
@@ -372,6 +412,7 @@ SCENARIOS = {
     "leo": file_transfer("leo", "leo", lossy=False),
     "leo_loss": file_transfer("leo_loss", "leo", lossy=True),
     "web": web("web"),
+    "voip": voip("voip"),
 }
 SCENARIOS |= {
     "multi_flow": multi_flow("multi_flow", lossy=False),

@@ -40,6 +40,20 @@ MEASURES = {  # of the jobs that measure
         Measure("tls_time_s"),
         Measure("connections", "int64"),
     ),
+    "voip": (
+        Measure("mos"),
+        Measure("r_factor"),
+        Measure("loss_pct"),
+        Measure("late_pct"),
+        Measure("delay_ms"),
+        Measure("delay_p95_ms"),
+        Measure("jitter_ms"),
+        Measure("mouth_to_ear_ms"),
+    ),
+    "ping_series": (
+        Measure("ping_rtt_ms", statistic="rtt_ms"),
+        Measure("ping_lost_pct", statistic="lost_pct"),
+    ),
 }
 FACTORS = ("vpn", "pep", "cc", "loss")
 NUMBERS = {
@@ -78,7 +92,9 @@ def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str
         f"{suffix}_{measure.column}".removeprefix("_"): _median(
             series.get(measure.statistic or measure.column), measure
         )
-        for (job, suffix), series in sorted(sent.items(), key=lambda one: one[0])
+        for job in MEASURES
+        for (sender, suffix), series in sorted(sent.items(), key=lambda one: one[0])
+        if sender == job
         for measure in MEASURES[job]
     }
 
@@ -132,16 +148,16 @@ def as_json(records: Sequence[Record]) -> str:
 
 
 def write_parquet(records: Sequence[Record], file: Path) -> None:
-    """The rows of results.csv with the types of NUMBERS; other measures have the type of their values."""
+    """The rows of results.csv: arguments as text, measures with the types of NUMBERS, others with that of their values."""
     import pyarrow
     import pyarrow.parquet
 
     rows = [row(record) for record in records]
     measured = {name for record in records for name in record.measures} - NUMBERS.keys()
-    arrays = {}
-    for name in columns(rows):
-        values = [one.get(name) for one in rows]
-        arrays[name] = pyarrow.array(values, None if name in measured else NUMBERS.get(name, "string"))
+    types = {**NUMBERS, **dict.fromkeys(measured), **{name: "string" for record in records for name in record.arguments}}
+    arrays = {
+        name: pyarrow.array([one.get(name) for one in rows], types.get(name, "string")) for name in columns(rows)
+    }
     pyarrow.parquet.write_table(pyarrow.table(arrays), file)
 
 

@@ -49,6 +49,11 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's a
      {"size": 0, "duration_s": 80, "own_cc": "yes", "interval_s": 1.0, "flow": "flow_2", "streams": 4, "port": 5201}),
     ("file_transfer", {"tool": "http", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
      {"mode": "client", "tool": "http", "size": 30_000_000, "direction": "download", "deadline_s": 60}),
+    ("file_transfer", {"client": {**CLIENT, "direction": "none"}}, {"mode": "client", "direction": "none"}),
+    ("ping_series", {"interval_s": "0.5", "destination_ip": "10.0.0.1"}, {"interval_s": 0.5, "destination_ip": "10.0.0.1"}),
+    ("voip", {"server": {}}, {"mode": "server"}),
+    ("voip", {"client": {"server_ip": "192.168.20.2", "duration_s": "30", "buffer_ms": 60}},
+     {"mode": "client", "server_ip": "192.168.20.2", "duration_s": 30.0, "buffer_ms": 60.0}),
     ("web_page", {"server": {}}, {"mode": "server"}),
     ("web_page", {"client": {"server_ip": "192.168.20.2", "http": "1.1", "loads": "5", "deadline_s": 60}},
      {"mode": "client", "server_ip": "192.168.20.2", "http": "1.1", "loads": 5, "deadline_s": 60}),
@@ -98,8 +103,9 @@ def close_next(listener: socket.socket) -> None:
 
 
 def test_a_server_that_closes_is_no_answer() -> None:
-    file_transfer = program("file_transfer")
+    program("file_transfer")
+    control = importlib.import_module("control")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=close_next, args=(listener,), daemon=True).start()
         with pytest.raises(OSError, match=r"without an answer|reset"):
-            file_transfer.ask("127.0.0.1", listener.getsockname()[1], limit_s=5, retransmits=True)
+            control.ask("127.0.0.1", listener.getsockname()[1], limit_s=5, retransmits=True)

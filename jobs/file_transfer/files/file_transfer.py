@@ -15,10 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import socket
 import subprocess
 import sys
-import syslog
 import tempfile
 import time
 from dataclasses import asdict
@@ -26,10 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
+import control
 import first_byte
 import iperf3
 from iperf3 import Received
-from ready import READY_LIMIT_S, is_listening, wait_until
+from ready import is_listening, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 IPERF3_PORT = 5201
@@ -72,7 +71,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     client = modes.add_parser("client")
     client.add_argument("server_ip")
     client.add_argument("size", type=size_or_unlimited, help=f"bytes; k, M and G are decimal; or {UNLIMITED}")
-    client.add_argument("--direction", choices=["download", "upload"], default="download")
+    client.add_argument("--direction", choices=["download", "upload", "none"], default="download")
     client.add_argument(
         "--duration-s", type=int, default=0, help="how long an unlimited transfer goes on (0: until stopped)"
     )
@@ -135,15 +134,7 @@ def serve(tool: str, iperf3_port: int) -> None:
             wait_until(lambda: process.poll() is not None or is_listening(port), f"{tool} on port {port}")
             if process.poll() is not None:
                 sys.exit(f"the {tool} server ended at once with exit code {process.returncode}")
-            with socket.create_server(("", iperf3_port - 1)) as control:
-                while True:
-                    connection, (peer_ip, _) = control.accept()
-                    connection.settimeout(READY_LIMIT_S)
-                    try:
-                        with connection, connection.makefile("rw") as lines:
-                            lines.write(json.dumps(answer(json.loads(lines.readline()), peer_ip, directory)) + "\n")
-                    except (OSError, ValueError) as error:  # not our client, or it has gone
-                        collect_agent.send_log(syslog.LOG_WARNING, f"request of {peer_ip}: {error}")
+            control.serve(iperf3_port - 1, lambda request, peer_ip: answer(request, peer_ip, directory))
         finally:
             process.terminate()
             process.wait()
@@ -152,24 +143,9 @@ def serve(tool: str, iperf3_port: int) -> None:
 # The client
 
 
-def ask(server_ip: str, control_port: int, limit_s: float = READY_LIMIT_S, **request: Any) -> dict[str, Any]:
-    """The server's answer to a request; OSError if there is none."""
-    with (
-        socket.create_connection((server_ip, control_port), timeout=limit_s) as control,
-        control.makefile("rw") as lines,
-    ):
-        lines.write(json.dumps(request) + "\n")
-        lines.flush()
-        line = lines.readline()
-    if not line:
-        raise ConnectionError("the connection was closed without an answer")
-    answered: dict[str, Any] = json.loads(line)
-    return answered
-
-
 def is_serving(server_ip: str, control_port: int) -> bool:
     try:
-        return "retransmits" in ask(server_ip, control_port, retransmits=True)
+        return "retransmits" in control.ask(server_ip, control_port, retransmits=True)
     except OSError:
         return False
 
@@ -207,7 +183,7 @@ def download_iperf3(arguments: argparse.Namespace) -> Received:
 
 
 def download_http(arguments: argparse.Namespace) -> Received:
-    ask(arguments.server_ip, arguments.port - 1, file_bytes=arguments.size)
+    control.ask(arguments.server_ip, arguments.port - 1, file_bytes=arguments.size)
     url = f"http://{arguments.server_ip}:{HTTP_PORT}/{arguments.size}"
     limit_s = str(arguments.deadline_s)
     command = ["curl", "-sS", "--fail", "--max-time", limit_s, "-o", "/dev/null", "-w", "%{json}", url]
@@ -222,7 +198,7 @@ def upload_iperf3(arguments: argparse.Namespace) -> Received:
     test = iperf3_test(arguments)
     with subprocess.Popen(["iperf3", "-s", "-1", "-p", str(test.port)], stdout=subprocess.DEVNULL) as server:
         wait_until(lambda: is_listening(test.port), "iperf3")
-        report = ask(arguments.server_ip, test.port - 1, test.deadline_s, receive=asdict(test))
+        report = control.ask(arguments.server_ip, test.port - 1, test.deadline_s, receive=asdict(test))
         server.terminate()
     return iperf3.received(report, None)
 
@@ -247,7 +223,9 @@ def transfer(arguments: argparse.Namespace) -> None:
 
     def sender_retransmits() -> int:
         counted = (
-            ask(server_ip, control_port, retransmits=True)["retransmits"] if downloads else retransmitted_segments()
+            control.ask(server_ip, control_port, retransmits=True)["retransmits"]
+            if downloads
+            else retransmitted_segments()
         )
         return int(counted)
 
@@ -277,7 +255,7 @@ def main() -> None:
     arguments = parse()
     if arguments.mode == "server":
         serve(arguments.tool, arguments.port)
-    else:
+    elif arguments.direction != "none":
         try:
             transfer(arguments)
         except OSError as error:
