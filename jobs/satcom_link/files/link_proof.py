@@ -58,6 +58,13 @@ class Direction(Protocol):
     def leaves(self) -> str: ...
 
 
+class Counters(Protocol):
+    @property
+    def lost_packets(self) -> int: ...
+    @property
+    def dropped_packets(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Asked:
     """What a direction should do when it begins."""
@@ -79,13 +86,13 @@ class Measured:
     loss_pct: float
 
 
-def prove(direction: Direction, asked: Asked, losses: Callable[[], int]) -> None:
-    """Measures one direction and sends what was asked and measured as a statistic; ends the job if they differ. `losses` is
-    how many packets netem has lost so far. A link that begins with an outage is not measured."""
+def prove(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -> None:
+    """Measures one direction and sends what was asked and measured as a statistic; ends the job if they differ. `counted`
+    gives what netem has lost and the queue has dropped so far. A link that begins with an outage is not measured."""
     if not asked.rate_bps or asked.loss_pct == 100:
         collect_agent.send_log(syslog.LOG_INFO, f"{direction.name}: begins with an outage, not measured")
         return
-    measured = measure(direction, asked, losses)
+    measured = measure(direction, asked, counted)
     collect_agent.send_stat(
         collect_agent.now(),
         suffix=direction.name,
@@ -131,32 +138,35 @@ def full_packets(asked: Asked) -> int:
     return min(max(fit, 2), MOST_FULL_PACKETS)
 
 
-def measure(direction: Direction, asked: Asked, losses: Callable[[], int]) -> Measured:
+def measure(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -> Measured:
     last_s = (asked.delay_ms + DEVIATIONS * asked.jitter_ms) / 1000 + LATE_S
     small_s = SMALL_BYTES * 8 / asked.rate_bps
     full = full_packets(asked)
     packets = LOSS_PACKETS if asked.loss_pct else IDLE_PACKETS
-    before = losses()
+    before = counted()
     with _injector(direction) as send, _tap(direction.leaves) as tap:
         sent_ns = [send(number, SEEN_PORT, SMALL_BYTES, max(2 * small_s, 0.001)) for number in range(IDLE_PACKETS)]
         for number in range(packets - IDLE_PACKETS):
             send(number, UNSEEN_PORT, SMALL_BYTES, 0 if (number + 1) % AT_ONCE else AT_ONCE * small_s)
         idle = _seen(tap, IDLE_PACKETS, last_s)
-        lost = losses() - before
+        between = counted()
         for number in range(full):
             send(number, SEEN_PORT, FULL_BYTES, 0)
         burst = _seen(tap, full, last_s + full * FULL_BYTES * 8 / asked.rate_bps)
+        dropped = counted().dropped_packets - between.dropped_packets
+    lost = between.lost_packets - before.lost_packets
     delays_ms = [(left_ns - sent_ns[number]) / 1e6 for number, left_ns in idle.items()]
     delay_ms = sum(delays_ms) / len(delays_ms) if delays_ms else None
-    return Measured(_rate_bps(burst), delay_ms, 100 * lost / packets)
+    return Measured(_rate_bps(burst, dropped), delay_ms, 100 * lost / packets)
 
 
-def _rate_bps(left_ns: dict[int, int]) -> float | None:
-    """Of the burst, from the times at which its packets left; the lost ones took their time before they were lost."""
+def _rate_bps(left_ns: dict[int, int], dropped: int) -> float | None:
+    """Of the burst, from the times at which its packets left. The lost ones took their time before they were lost, those
+    that the queue dropped did not."""
     if len(left_ns) < 2:
         return None
     first, last = min(left_ns), max(left_ns)
-    return (last - first) * FULL_BYTES * 8e9 / (left_ns[last] - left_ns[first])
+    return (last - first - dropped) * FULL_BYTES * 8e9 / (left_ns[last] - left_ns[first])
 
 
 def _seen(tap: socket.socket, count: int, limit_s: float) -> dict[int, int]:

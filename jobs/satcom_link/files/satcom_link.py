@@ -307,8 +307,9 @@ class Player:
             self.end()
 
     def end(self) -> None:
+        """An agent that stops a job ends its children first: that is no failure."""
         _, said = self._tc.communicate()
-        if self._tc.returncode:
+        if self._tc.returncode not in (0, -signal.SIGTERM):
             sys.exit(f"tc: {said.strip()}")
 
 
@@ -338,10 +339,6 @@ def look(both: Both) -> None:
         collect_agent.send_stat(now_ms, suffix=name, queue_bytes=seen.queue_bytes, queue_packets=seen.queue_packets)
 
 
-def lost_packets(both: Both, name: str) -> int:
-    return counters(both)[name].lost_packets
-
-
 def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> link_proof.Asked:
     """What the proof is to find."""
     kept = (1 - arguments.loss / 100) * (1 - state.loss_pct / 100)
@@ -353,6 +350,10 @@ def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> 
         arguments.burst_packets,
         buffer_bytes(direction, arguments),
     )
+
+
+def counters_of(both: Both, name: str) -> Counters:
+    return counters(both)[name]
 
 
 def report(both: Both, before: dict[str, Counters]) -> None:
@@ -387,7 +388,7 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         apply(both, arguments, states)
         for one in both:
-            link_proof.prove(one, asked(one, arguments, states[one.name]), partial(lost_packets, both, one.name))
+            link_proof.prove(one, asked(one, arguments, states[one.name]), partial(counters_of, both, one.name))
         netem.run("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
         before = counters(both)
