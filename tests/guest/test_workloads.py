@@ -11,7 +11,8 @@ import pytest
 from conftest import REPOSITORY, Run, RunCells, command, records
 from scipy.stats import binom
 
-sys.path[:0] = [str(REPOSITORY / "jobs/voip/files"), str(REPOSITORY / "jobs/web_page/files")]
+sys.path.insert(0, str(REPOSITORY / "jobs/voip/files"))
+sys.path.insert(0, str(REPOSITORY / "jobs/web_page/files"))
 import e_model
 import page
 
