@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median, median_low
 from typing import Any, NamedTuple
 
+from openbach_run import flows
 from openbach_run.record import Record, statistics
 
 
@@ -58,6 +59,7 @@ FACTORS = ("vpn", "pep", "cc", "loss")
 NUMBERS = {
     "seed": "int64", "virtual_s": "float64", "wall_s": "float64",
     **{measure.column: measure.type for job in MEASURES.values() for measure in job},
+    **dict.fromkeys(flows.MEASURES, "float64"),
 }  # fmt: skip
 """Types of columns in results.parquet; all others are text, the scenario's arguments as they were given."""
 
@@ -71,6 +73,7 @@ def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str
     Statistics with a suffix have columns of their own, `suffix_column`. Nothing if several scenario instances measured
     something, and none of them is asked for."""
     sent: dict[tuple[str, str], dict[str, list[Any]]] = {}
+    transfers: list[Mapping[str, Any]] = []
     instances = set()
     for statistic in statistics(run_dir):
         metadata = statistic["_metadata"]
@@ -79,16 +82,17 @@ def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str
             instances.add(instance)
             series = sent.setdefault((metadata["job_name"], metadata.get("suffix") or ""), {})
             for name, value in statistic.items():
-                series.setdefault(name, []).append(value)
+                if value is not None:
+                    series.setdefault(name, []).append(value)
+            if metadata["job_name"] == "file_transfer":
+                transfers.append(statistic)
     if len(instances) > 1:
         return {}
-    return {
+    return flows.flow_measures(transfers) | {
         f"{suffix}_{measure.column}".removeprefix("_"): _median(
             series.get(measure.statistic or measure.column), measure
         )
-        for job in MEASURES
-        for (sender, suffix), series in sent.items()
-        if sender == job
+        for (job, suffix), series in sorted(sent.items(), key=lambda one: one[0])
         for measure in MEASURES[job]
     }
 
@@ -148,10 +152,12 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
 
     rows = [row(record) for record in records]
     measured = {name for record in records for name in record.measures} - NUMBERS.keys()
+    texts = {name for record in records for name in record.arguments}
     arrays = {}
     for name in columns(rows):
         values = [one.get(name) for one in rows]
-        arrays[name] = pyarrow.array(values, None if name in measured else NUMBERS.get(name, "string"))
+        known = "string" if name in texts else NUMBERS.get(name, "string")
+        arrays[name] = pyarrow.array(values, None if name in measured else known)
     pyarrow.parquet.write_table(pyarrow.table(arrays), file)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign import Campaign
+from openbach_run.engine.virtual import COMPLAINED
 from openbach_run.model import Scenario, kind_of
 from openbach_run.record import Record, events
 from openbach_run.results import measures
@@ -28,7 +29,7 @@ def unfold(record: Record, run_dir: Path) -> list[Record]:
             record,
             scenario=event["scenario"],
             arguments=event["arguments"],
-            status=ends[number]["status"] if number in ends else record.status,
+            status=ends[number]["status"] if number in ends and record.status != COMPLAINED else record.status,
             virtual_s=ends[number]["t_s"] - event["t_s"] if number in ends else 0.0,
             measures=measures(run_dir, number),
         )

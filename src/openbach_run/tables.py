@@ -61,7 +61,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     return Table(
         f"{campaign.scenario.name}: {said(campaign.measure)}" + (f" with {fixed}" if fixed else ""),
         [*down, *("=".join((*across, *values)) or "run" for values in columns)],
-        [[*key, *(cells[values] for values in columns)] for key, cells in rows.items()],
+        [[*key, *(cells.get(values, "") for values in columns)] for key, cells in rows.items()],
         _note(campaign),
         len(down),
     )

@@ -1,30 +1,57 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scenario geo_loss with commands of a test's own beside the download (job `snapshot`, tests/guest/jobs)."""
+"""Scenarios of a test's own, with the jobs of tests/guest/jobs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from conftest import REPOSITORY
 
+TEST_JOBS = REPOSITORY / "tests/guest/jobs"
 Snapshot = tuple[str, int, str]
 """Host, seconds after the download has begun, shell command; what it prints is the statistic `printed`."""
+Job = tuple[str, str, dict[str, Any], Sequence[int]]
+"""Host, job, its arguments, and the numbers of those that must have been launched before it."""
 
 
 def with_snapshot(place: Path, *snapshots: Snapshot) -> Path:
-    """The scenario's file, made in `place`."""
+    """The scenario geo_loss with commands beside the download (job `snapshot`): its file, made in `place`."""
     scenario = json.loads((REPOSITORY / "scenarios/geo_loss.json").read_text())
     functions = scenario["openbach_functions"]
     (download,) = [function["id"] for function in functions if function.get("label") == "download"]
     for host, after_s, shell_command in snapshots:
-        functions.append({
-            "id": len(functions),
-            "label": "snapshot",
-            "wait": {"time": after_s, "launched_ids": [download], "finished_ids": []},
-            "on_fail": {},
-            "start_job_instance": {"entity_name": f"satvpn_{host}", "snapshot": {"command": shell_command}},
-        })  # fmt: skip
+        job = (host, "snapshot", {"command": shell_command}, [download])
+        functions.append(_function(len(functions), job, after_s))
     path = place / "geo_loss.json"
     path.write_text(json.dumps(scenario))
     return path
+
+
+def scenario_of(place: Path, *jobs: Job) -> Path:
+    """A scenario that launches jobs and, when the last of them has finished, stops the others: its file, made in `place`."""
+    functions = [_function(number, job) for number, job in enumerate(jobs)]
+    *others, last = range(len(jobs))
+    functions.append({
+        "id": len(functions),
+        "wait": {"time": 0, "launched_ids": [], "finished_ids": [last]},
+        "on_fail": {},
+        "stop_job_instances": {"openbach_function_ids": others},
+    })  # fmt: skip
+    path = place / "made.json"
+    scenario = {"name": "made", "description": "", "arguments": {}, "constants": {}, "openbach_functions": functions}
+    path.write_text(json.dumps(scenario))
+    return path
+
+
+def _function(number: int, job: Job, after_s: int = 0) -> dict[str, Any]:
+    host, name, arguments, launched = job
+    return {
+        "id": number,
+        "label": name,
+        "wait": {"time": after_s, "launched_ids": list(launched), "finished_ids": []},
+        "on_fail": {},
+        "start_job_instance": {"entity_name": f"satvpn_{host}", name: arguments},
+    }

@@ -110,6 +110,19 @@ def test_a_panic_is_told(guest_run: GuestRun) -> None:
     assert "panic" in outcome.error
 
 
+def test_a_kernel_that_warns_fails_the_run(guest_run: GuestRun) -> None:
+    """As WARN() prints it; a program's own words on the console are none of the kernel's."""
+    warn = """
+        print("WARNING: of a program", flush=True)
+        with open("/dev/kmsg", "w") as log:
+            log.write("<4>WARNING: net/ipv4/tcp_made_up.c:1 at tcp_made_up+0x1/0x2, CPU#0: curl/1")
+    """
+    outcome = guest_run(warn, FINISH)
+    assert outcome.status == "Kernel Complained"
+    assert outcome.error is not None
+    assert outcome.error.startswith("the guest's kernel complained: WARNING: net/ipv4/tcp_made_up.c:1 at")
+
+
 def test_a_guest_without_progress_is_ended(tmp_path: Path) -> None:
     engine = engine_with(tmp_path / "code", "import signal; signal.pause()", silence_limit_s=1)
     record = tmp_path / "record"

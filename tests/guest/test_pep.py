@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, Run, RunCells, command, records
-from scenario_with import with_snapshot
+from conftest import Run, RunCells, command, records
+from scenario_with import TEST_JOBS, with_snapshot
 
 OPENVPN_SERVER = "10.10.4.2:1194"
 IPERF3_SERVER = "192.168.20.2:5201"
@@ -27,8 +27,7 @@ def test_ss_and_the_statistics_show_both_legs(tmp_path: Path, position: str, hos
     """CUBIC on the end hosts, BBR on both legs of the proxy: of the download's connection, 10 s after it has begun."""
     scenario = with_snapshot(tmp_path, (host, 10, "ss -tinHO"))
     settings = ["vpn=none", "cc=cubic", "cc_pep=bbr", f"pep={position}", "loss=0"]
-    jobs = str(REPOSITORY / "tests/guest/jobs")
-    ended = command(str(scenario), *settings, "--jobs", jobs, "--results", str(tmp_path / "results"))
+    ended = command(str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "results"))
     assert ended.returncode == 0, ended.stderr
     (run,) = records(tmp_path / "results")
     (snapshot,) = run.statistics("snapshot")

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign import Campaign
+from openbach_run.engine.virtual import COMPLAINED
 from openbach_run.model import parse_scenario
 from openbach_run.record import Record
 from openbach_run.sub_runs import unfold, unfold_all, unfold_campaign
@@ -48,6 +50,11 @@ def test_each_sub_scenario_has_its_record(tmp_path: Path) -> None:
     assert second.status == "Finished Ko"
     assert second.measures == {}
     assert first.seed == second.seed == 3
+
+
+def test_none_has_finished_well_when_the_kernel_complained(tmp_path: Path) -> None:
+    complained = replace(PARENT, status=COMPLAINED, error="the guest's kernel complained: WARNING: …")
+    assert {part.status for part in unfold(complained, run(tmp_path))} == {COMPLAINED}
 
 
 def test_a_run_with_jobs_of_its_own_stays(tmp_path: Path) -> None:

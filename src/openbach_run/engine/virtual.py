@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -41,12 +42,20 @@ RUN_LIMIT_BYTES = 64 << 20
 GUEST_MODULES = ("__init__.py", "director.py", "errors.py", "inventory.py", "jobs.py", "model.py", "guest")
 """What of this package runs in the guest. A change to anything else makes no finished run stale."""
 
+COMPLAINED = "Kernel Complained"
+COMPLAINT = re.compile(
+    r"\[ *\d+\.\d+\] (((WARNING|BUG|UBSAN|Oops|Call Trace|refcount_t):|INFO: (rcu|task)|Kernel panic|kernel BUG at"
+    r"|general protection fault|unregister_netdevice: waiting for).*)"
+)
+"""A line of the kernel's log after which its results are not to be trusted."""
+
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to. `error` is None when the scenario ended `Finished Ok`, else text for a person."""
+    """What a run came to. `error` is None when the scenario ended `Finished Ok` and the kernel has not complained, else
+    text for a person."""
 
     status: str
     virtual_s: float
@@ -144,6 +153,7 @@ class VirtualEngine:
             *(
                 f"mem={GUEST_MEMORY}",
                 "quiet",
+                "loglevel=5",  # warnings too
                 "panic=-1",
                 "root=/dev/root",
                 "rootfstype=hostfs",
@@ -281,8 +291,16 @@ def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, ended_why: str |
         why = ended_why or f"ended before the scenario did ({how})"
         tail = "\n".join(console_tail(run_dir))
         return Outcome("Guest Lost", 0.0, wall_s, capture_sha256, f"the guest {why}; its console's last lines:\n{tail}")
-    error = None if result["status"] == "Finished Ok" else _explain(result)
-    return Outcome(result["status"], result["virtual_s"], wall_s, capture_sha256, error)
+    status, error = result["status"], None if result["status"] == "Finished Ok" else _explain(result)
+    if complaint := _kernel_complaint(run_dir / "console.log"):
+        status, error = COMPLAINED, "\n".join([f"the guest's kernel complained: {complaint}", *([error] if error else [])])
+    return Outcome(status, result["virtual_s"], wall_s, capture_sha256, error)
+
+
+def _kernel_complaint(console: Path) -> str | None:
+    """The first line of the guest's kernel log that tells of trouble, without its time."""
+    lines = console.read_text(errors="replace").splitlines()
+    return next((found[1] for line in lines if (found := COMPLAINT.match(line))), None)
 
 
 def _explain(result: Mapping[str, Any]) -> str:
