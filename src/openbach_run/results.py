@@ -92,7 +92,9 @@ def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str
         f"{suffix}_{measure.column}".removeprefix("_"): _median(
             series.get(measure.statistic or measure.column), measure
         )
-        for (job, suffix), series in sorted(sent.items(), key=lambda one: one[0])
+        for job in MEASURES
+        for (sender, suffix), series in sorted(sent.items(), key=lambda one: one[0])
+        if sender == job
         for measure in MEASURES[job]
     }
 
@@ -146,18 +148,16 @@ def as_json(records: Sequence[Record]) -> str:
 
 
 def write_parquet(records: Sequence[Record], file: Path) -> None:
-    """The rows of results.csv with the types of NUMBERS; other measures have the type of their values."""
+    """The rows of results.csv: arguments as text, measures with the types of NUMBERS, others with that of their values."""
     import pyarrow
     import pyarrow.parquet
 
     rows = [row(record) for record in records]
     measured = {name for record in records for name in record.measures} - NUMBERS.keys()
-    texts = {name for record in records for name in record.arguments}
-    arrays = {}
-    for name in columns(rows):
-        values = [one.get(name) for one in rows]
-        known = "string" if name in texts else NUMBERS.get(name, "string")
-        arrays[name] = pyarrow.array(values, None if name in measured else known)
+    types = {**NUMBERS, **dict.fromkeys(measured), **{name: "string" for record in records for name in record.arguments}}
+    arrays = {
+        name: pyarrow.array([one.get(name) for one in rows], types.get(name, "string")) for name in columns(rows)
+    }
     pyarrow.parquet.write_table(pyarrow.table(arrays), file)
 
 
