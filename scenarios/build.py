@@ -278,38 +278,26 @@ def web(name: str) -> dict[str, Any]:
 
 
 def voip(name: str) -> dict[str, Any]:
-    """A call, alone and beside a transfer that ends with it at the latest."""
+    """A call, alone and beside an unlimited transfer."""
     functions = Functions()
     path = satellite_path(functions, "$orbit")
     transfer_server = functions.add("server", "file_transfer", "transfer server", path.settled, [], server={})
     call_server = functions.add("server", "voip", "call server", path.settled, [], server={})
     ready = path_ready(functions, path)
-    transfer = functions.add(
-        "pc",
-        "file_transfer",
-        "background",
-        [transfer_server],
-        [ready],
-        client={"server_ip": SERVER_IP, "size": "$size", "direction": "$background", "cc": "$cc"},
-    )
+    unlimited = {"server_ip": SERVER_IP, "size": "unlimited", "direction": "$background", "cc": "$cc", "flow": "background"}
+    transfer = functions.add("pc", "file_transfer", "background", [transfer_server], [ready], client=unlimited)
     pings = functions.add("pc", "ping_series", "pings", [], [ready], interval_s="$ping_s", destination_ip=SERVER_IP)
-    call = functions.add(
-        "pc",
-        "voip",
-        "call",
-        [call_server, transfer, pings],
-        [ready],
-        client={"server_ip": SERVER_IP, "duration_s": "$duration_s"},
-    )
+    call = functions.add("pc", "voip", "call", [call_server, transfer, pings], [ready],
+                         client={"server_ip": SERVER_IP, "duration_s": "$duration_s"})  # fmt: skip
     functions.stop([call], [pings, transfer, call_server, transfer_server, *path.running])
     return scenario_of(
         name,
         "Quality of a telephone call over a satellite link, by VPN, alone and beside a transfer",
         functions,
-        {"cc": "cubic", "loss": "0", "size": "1G"},
+        {"cc": "cubic", "loss": "0"},
         {"vpn": VPNS, "background": ["none", "download"]},
         measure="to_client_mos",
-    )  # fmt: skip
+    )
 
 
 def scenario_of(

@@ -111,7 +111,7 @@ def test_parquet_has_the_rows_of_csv_and_types(tmp_path: Path) -> None:
     import pandas
 
     records = [
-        record(vpn="none", loss="0.1"),
+        record(vpn="none", loss="0.1", jitter_ms="2"),  # an argument that is called as a measure of voip
         replace(record(None, "Guest Lost", vpn="none", loss="1"), measures={"mos": 4.2}),
     ]
     write_parquet(records, tmp_path / "results.parquet")

@@ -7,7 +7,7 @@ loss; all else has the recommendation's default value (clause 7.7).
 
 from __future__ import annotations
 
-from math import exp, log2, log10, sqrt
+from math import exp, log2, log10, pow, sqrt
 
 SLR, RLR, STMR = 8.0, 2.0, 15.0  # loudness ratings of sending, receiving and sidetone, dB
 DS, DR = 3.0, 3.0  # D-values of the telephones
@@ -42,32 +42,32 @@ def absolute_delay(delay_ms: float) -> float:
     if delay_ms <= 100:
         return 0.0
     x = log2(delay_ms / 100)
-    return 25 * ((1 + x**6) ** (1 / 6) - 3 * (1 + (x / 3) ** 6) ** (1 / 6) + 2)
+    return 25 * (_soft(x, 6) - 3 * _soft(x / 3, 6) + 2)
+
+
+def _soft(x: float, n: int) -> float:
+    """The form that many terms have: 1 for a small x, x for a large one."""
+    return pow(1 + pow(x, n), 1 / n)
 
 
 def _noise() -> float:
     """No of clause 7.2."""
     olr = SLR + RLR
     nos = PS - SLR - DS - 100 + 0.004 * (PS - olr - DS - 14) ** 2
-    pre = PR + 10 * log10(1 + 10 ** ((10 - (STMR + DR)) / 10))
+    pre = PR + 10 * log10(1 + pow(10, (10 - (STMR + DR)) / 10))
     nor = RLR - 121 + pre + 0.008 * (pre - 35) ** 2
-    return 10 * log10(sum(10 ** (level / 10) for level in (NC, nos, nor, NFOR + RLR)))
+    return 10 * log10(sum(pow(10, level / 10) for level in (NC, nos, nor, NFOR + RLR)))
 
 
 def _simultaneous(ro: float, no: float, delay_ms: float) -> float:
     """Is of clause 7.3: too loud a connection, sidetone, quantizing distortion."""
     xolr = SLR + RLR + 0.2 * (64 + no - RLR)
-    iolr = 20 * ((1 + (xolr / 8) ** 8) ** (1 / 8) - xolr / 8)
-    stmro = -10 * log10(10 ** (-STMR / 10) + exp(-delay_ms / 4) * 10 ** (-TELR / 10))
-    ist = (
-        12 * (1 + ((stmro - 13) / 6) ** 8) ** (1 / 8)
-        - 28 * (1 + ((stmro + 1) / 19.4) ** 35) ** (1 / 35)
-        - 13 * (1 + ((stmro - 3) / 33) ** 13) ** (1 / 13)
-        + 29
-    )
+    iolr = 20 * (_soft(xolr / 8, 8) - xolr / 8)
+    stmro = -10 * log10(pow(10, -STMR / 10) + exp(-delay_ms / 4) * pow(10, -TELR / 10))
+    ist = 12 * _soft((stmro - 13) / 6, 8) - 28 * _soft((stmro + 1) / 19.4, 35) - 13 * _soft((stmro - 3) / 33, 13) + 29
     q = 37 - 15 * log10(QDU)
     g = 1.07 + 0.258 * q + 0.0602 * q**2
-    iq = 15 * log10(1 + 10 ** ((ro - 100) / 15 + 46 / 8.4 - g / 9) + 10 ** (46 / 30 - g / 40))
+    iq = 15 * log10(1 + pow(10, (ro - 100) / 15 + 46 / 8.4 - g / 9) + pow(10, 46 / 30 - g / 40))
     return iolr + ist + iq
 
 
@@ -76,6 +76,6 @@ def _delay(ro: float, no: float, delay_ms: float) -> float:
     terv = TELR - 40 * log10((1 + delay_ms / 10) / (1 + delay_ms / 150)) + 6 * exp(-0.3 * delay_ms**2)
     echo = (-1.5 * (no - RLR) - (80 + 2.5 * (terv - 14))) / 2
     idte = (echo + sqrt(echo**2 + 100) - 1) * (1 - exp(-delay_ms))
-    listener = (ro - 10.5 * (WEPL + 7) * (2 * delay_ms + 1) ** -0.25) / 2
+    listener = (ro - 10.5 * (WEPL + 7) * pow(2 * delay_ms + 1, -0.25)) / 2
     idle = listener + sqrt(listener**2 + 169)
     return idte + idle + absolute_delay(delay_ms)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import mean, quantiles
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import e_model
 
@@ -56,7 +56,7 @@ def playout_delays_ms(packets: Sequence[Packet], buffer_ms: float) -> Iterator[f
         recent.append(packet.delay_ms)
 
 
-def measured(packets: Sequence[Packet], sent: int, buffer_ms: float) -> dict[str, float | None]:
+def measured(packets: Sequence[Packet], sent: int, buffer_ms: float) -> dict[str, Any]:
     """The statistics of one direction of a call, of which `sent` packets were sent."""
     if not packets:
         return {"packets": sent, "loss_pct": 100.0, "r_factor": 0.0, "mos": e_model.mos(0)}

@@ -78,7 +78,7 @@ def run(command: list[str], limit_s: float) -> None:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit_s)
     except subprocess.TimeoutExpired:
         sys.exit(f"{' '.join(command)} did not end in {limit_s:g} s")
-    if done.returncode or "** ERROR **" in done.stderr:
+    if done.returncode:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
 
 
@@ -136,10 +136,14 @@ def call(server_ip: str, duration_s: float, buffer_ms: float) -> None:
         command, limit_s = sending(server_ip, packets)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as sender:
             control.ask(server_ip, CONTROL_PORT, limit_s, send=packets)
-            if sender.wait(END_LIMIT_S):
+            try:
+                sender.wait(END_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                sender.kill()
+            if sender.wait():
                 sys.exit(f"{' '.join(command)}: exit code {sender.returncode}")
         to_client = stream.measured(receiver.packets(), packets, buffer_ms)
-    to_server = control.ask(server_ip, CONTROL_PORT, report=packets, buffer_ms=buffer_ms)
+    to_server = control.ask(server_ip, CONTROL_PORT, END_LIMIT_S, report=packets, buffer_ms=buffer_ms)
     now = collect_agent.now()
     collect_agent.send_stat(now, suffix="to_client", **to_client)
     collect_agent.send_stat(now, suffix="to_server", **to_server)
