@@ -136,7 +136,7 @@ static bool in_probe_bw(const struct bbr2 *bbr)
 	return bbr->state >= DOWN;
 }
 
-/* 4.5.10: raising the bandwidth on purpose, so that losses are no news */
+/* 4.5.6.3: raising the bandwidth on purpose, so that losses are no news */
 static bool is_probing_bw(const struct bbr2 *bbr)
 {
 	return bbr->state == STARTUP || bbr->state == REFILL ||
@@ -148,7 +148,7 @@ static u32 max_bw(const struct bbr2 *bbr)
 	return max(bbr->max_bw[0], bbr->max_bw[1]);
 }
 
-/* 4.5.10.3: BBRBoundBWForModel */
+/* 4.5.6.3: BBRBoundBWForModel */
 static u32 bound_bw(const struct bbr2 *bbr)
 {
 	return min(max_bw(bbr), bbr->bw_lo);
@@ -424,7 +424,7 @@ static void bbr2_sample(struct sock *sk, const struct rate_sample *rs,
 				      rs->interval_us));
 }
 
-/* 4.5.10.1: BBRUpdateLatestDeliverySignals */
+/* 4.5.6.3: BBRUpdateLatestDeliverySignals */
 static void update_latest_delivery(struct sock *sk,
 				   const struct bbr2_sample *sample)
 {
@@ -467,7 +467,7 @@ static void reset_congestion_signals(struct bbr2 *bbr)
 	bbr->inflight_latest = 0;
 }
 
-/* 4.5.10.3: what a round with losses says of the path as it is now */
+/* 4.5.6.3: what a round with losses says of the path as it is now */
 static void adapt_lower_bounds(struct sock *sk)
 {
 	struct bbr2 *bbr = inet_csk_ca(sk);
@@ -483,7 +483,7 @@ static void adapt_lower_bounds(struct sock *sk)
 			       scaled(bbr->inflight_lo, BETA));
 }
 
-/* 4.5.10.2 and 4.5.2.4: BBRUpdateCongestionSignals, BBRUpdateMaxBw */
+/* 4.5.6.3 and 4.5.2.4: BBRUpdateCongestionSignals, BBRUpdateMaxBw */
 static void update_congestion_signals(struct sock *sk,
 				      const struct bbr2_sample *sample)
 {
@@ -501,7 +501,7 @@ static void update_congestion_signals(struct sock *sk,
 		adapt_lower_bounds(sk);
 }
 
-/* 4.5.9: how much more than the bandwidth allows is acknowledged at a time */
+/* 4.5.5: how much more than the bandwidth allows is acknowledged at a time */
 static void update_ack_aggregation(struct sock *sk, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -660,7 +660,7 @@ static void probe_inflight_hi_upward(struct sock *sk, const struct rate_sample *
 		raise_inflight_hi_slope(sk);
 }
 
-/* 4.5.6.3: BBRHandleInflightTooHigh */
+/* 4.5.6.2: BBRHandleInflightTooHigh */
 static void handle_inflight_too_high(struct sock *sk,
 				     const struct bbr2_sample *sample)
 {
@@ -871,8 +871,12 @@ static void update_model(struct sock *sk, const struct rate_sample *rs)
 	}
 }
 
+#ifdef TCP_CONG_CONTROL_HAS_SAMPLE_ALONE
+static void bbr2_main(struct sock *sk, const struct rate_sample *rs)
+#else
 static void bbr2_main(struct sock *sk, u32 ack, int flag,
 		      const struct rate_sample *rs)
+#endif
 {
 	struct bbr2 *bbr = inet_csk_ca(sk);
 

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,6 +86,19 @@ class Package:
         return self.file_name.removesuffix(".deb").replace("%3a", ":")
 
 
+def unpack(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[Package]:
+    """Unpacks the .deb files of a resolved set into the tree `root`; yields each package before it is unpacked.
+
+    The first is base-files: its links (/bin → usr/bin) must be there before other packages' directories of that name."""
+    untar = (
+        'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --keep-directory-symlink --no-same-owner --no-same-permissions'
+    )
+    for package in sorted(packages, key=lambda package: not package.file_name.startswith("base-files_")):
+        yield package
+        archive = str(archives / package.file_name)
+        run(["bash", "-o", "pipefail", "-c", untar, "unpack", archive, str(root)], f"unpacking {package.file_name}")
+
+
 @dataclass(frozen=True)
 class Apt:
     """An apt of our own in `directory`, over the suites given; `pins` take packages from a suite that is not the first."""
@@ -98,7 +111,7 @@ class Apt:
         """Writes the configuration and fetches the package lists. Raises SetupError."""
         if not KEYRING.exists():
             raise SetupError(f"{KEYRING} is missing: install the package debian-archive-keyring")
-        for name in ("lists/partial", "archives/partial"):
+        for name in ("lists/partial", "archives/partial", "empty/partial"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         uri = mirror()
         self._write("sources", "".join(f"deb [signed-by={KEYRING}] {uri} {suite} main\n" for suite in self.suites))
@@ -109,7 +122,9 @@ class Apt:
 
     def resolve(self, names: Sequence[str]) -> list[Package]:
         """The packages and all they depend on, sorted by file name."""
-        printed = self._apt("resolving Debian packages", "install", "--print-uris", "-qq", "-y", *names)
+        nothing_there = f"Dir::Cache::archives={self.directory}/empty"  # apt does not name what it has downloaded before
+        options = ("-o", nothing_there, "--print-uris", "-qq", "-y")
+        printed = self._apt("resolving Debian packages", "install", *options, *names)
         return sorted(
             (Package(line.split(" ")[1]) for line in printed.splitlines() if line.startswith("'")),
             key=lambda package: package.file_name,

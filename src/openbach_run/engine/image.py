@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openbach_run.engine.cache import Progress, content_hash, made_once
-from openbach_run.engine.debian import Apt, Package, ensure_tools, run
+from openbach_run.engine.debian import Apt, Package, ensure_tools, run, unpack
 
 DIRECTORIES = (
     *("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run", "usr/local/sbin"),
@@ -72,22 +72,13 @@ def _make(place: Path, apt: Apt, names: list[str], init: Path, own: str, progres
     archives = apt.download(names)
     root = place / "root"
     root.mkdir()
-    base_first = sorted(packages, key=lambda package: not package.file_name.startswith("base-files_"))
-    for number, package in enumerate(base_first):
+    for number, package in enumerate(unpack(packages, archives, root)):
         progress(f"guest: unpacking {package.identity}", 0.3 + 0.5 * number / len(packages))
-        _unpack(archives / package.file_name, root)
     _add_own(root, init)
     progress("guest: compiling Python's library", 0.8)
     compile_python(root, root / "usr/lib" / GUEST_PYTHON, f"/usr/lib/{GUEST_PYTHON}")
     shutil.rmtree(archives)
     _describe(place, packages, init, own)
-
-
-def _unpack(archive: Path, root: Path) -> None:
-    untar = (
-        'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --keep-directory-symlink --no-same-owner --no-same-permissions'
-    )
-    run(["bash", "-o", "pipefail", "-c", untar, "unpack", str(archive), str(root)], f"unpacking {archive.name}")
 
 
 def _add_own(root: Path, init: Path) -> None:
