@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ def test_bursts_of_losses_are_as_long_as_gilberts_model_has_them(tmp_path: Path)
     link = {"orbit": "geo", "delay_ms": "10", "loss": "5", "burst_packets": "4"}
     run = run_link(tmp_path, link, "gw", send(114, count, 0.0002, ST), "--pcap")
     arrived = numbers(run, "sat/to_st", 114)
-    gaps = [after - before - 1 for before, after in zip(arrived, arrived[1:], strict=False) if after > before + 1]
+    gaps = [after - before - 1 for before, after in pairwise(arrived) if after > before + 1]
     bursts = len(gaps)
     assert sum(gaps) / bursts == pytest.approx(burst, abs=4 * sqrt(1 - 1 / burst) * burst / sqrt(bursts))
     spread = sqrt(loss * (1 - loss) * (2 * burst - 1) / count)
