@@ -16,10 +16,9 @@ entity as a placeholder, every option a value that its job understands ("none" i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 PC_LAN, ENTERPRISE_LAN = "192.168.10.0/24", "192.168.20.0/24"
@@ -32,109 +31,316 @@ PEP_HOSTS = {  # position → the hosts that split; change it here, then `make s
     "B": ("pop",),
     "B_double": ("box", "pop"),
 }
-IPERF3_PORT = "5201"
-KEY_EXCHANGE_PORT = "5999"
-"""Of the vpn job: its connection is no traffic of the scenario's, so no proxy splits it."""
+IPERF3_PORT, SECOND_PORT = "5201", "5211"
+KEY_EXCHANGE_PORTS = "5998,5999"
+"""Of the vpn job: its connections are no traffic of the scenario's, so no proxy splits them."""
 
 ARGUMENTS = {
+    "orbit": "Orbit of the satellite: geo or leo",
     "vpn": "VPN between the client's box and the POP: none, wireguard, openvpn_udp or openvpn_tcp",
     "pep": "Position of the performance enhancing proxy: none, A (between the VPN's ends), B (outside the tunnel), A_double or "
     "B_double (on both sides of the satellite)",
     "cc": "Congestion control of the end hosts: cubic, cubic_nohystart, bbr, bbr2, hybla or reno",
     "cc_pep": "Congestion control of both legs of the proxy; $cc is that of the end hosts",
     "cc_tunnel": "Congestion control of an OpenVPN TCP tunnel's own connection; $cc is that of the end hosts",
-    "loss": "Random loss on the satellite link in percent, in each direction, e.g. 0.1",
+    "rate": "Rate of the satellite link towards the user in bit/s; k, M and G are decimal, e.g. 10M",
+    "return_rate": "Rate of the satellite link from the user; $rate is the same as towards the user",
+    "queue": "Queue before the satellite link: fifo, codel, fq_codel or cake",
+    "jitter_ms": "Standard deviation of the satellite link's delay in ms, e.g. 2; packets keep their order",
+    "link_file": "CSV file with the satellite link's rate, delay and loss over time; none is the orbit's own",
+    "loss": "Random loss in percent, in each direction, e.g. 0.1",
+    "burst_packets": "Mean number of packets that are lost in a row; 1 is independent loss",
+    "loss_at": "Where the loss is: satellite, or last_mile (between PC and box)",
     "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
+    "http": "Version of HTTP: 1.1 (at most 6 connections, as browsers do) or 2 (one connection)",
+    "duration_s": "Length of the call in seconds",
+    "background": "What is transferred during the call: none, download or upload",
+    "ping_s": "Seconds between two pings during the call (statistics of ping_series); 0 is none",
+    "loads": "How many times the page is loaded, one after the other, each time with cold connections",
     "initcwnd": "Initial congestion window of the end hosts in segments, e.g. 10",
+    "streams": "TCP connections that share the download, e.g. 1",
+    "vpn_2": "The second flow's own tunnel: a VPN, $vpn for one more like the first; none: both flows share the first tunnel",
+    "cc_2": "Congestion control of the second flow's sender; $cc is that of the end hosts",
+    "direction_2": "Direction of the second flow: download or upload",
     "initcwnd_pep": "Initial congestion window of both legs of the proxy; $initcwnd is that of the end hosts",
     "series_s": "Seconds between two looks at the download's goodput, RTT and window (statistics of tcp_series); 0 is none",
     "buffer_bdp": "Buffer before the satellite link in bandwidth-delay products, e.g. 1",
 }
+"""A scenario has those that its functions use."""
 DEFAULTS = {
+    "orbit": "geo",
     "pep": "none",
     "cc_pep": "$cc",
     "cc_tunnel": "$cc",
     "size": "30M",
+    "duration_s": "60",
+    "ping_s": "1",
+    "loads": "3",
     "initcwnd": "10",
     "initcwnd_pep": "$initcwnd",
     "series_s": "0",
     "buffer_bdp": "1",
+    "rate": "10M",
+    "return_rate": "$rate",
+    "queue": "fifo",
+    "jitter_ms": "0",
+    "link_file": "none",
+    "burst_packets": "1",
+    "loss_at": "satellite",
+    "vpn_2": "none",
+    "cc_2": "$cc",
+    "direction_2": "download",
+    "streams": "1",
 }
 VPNS = ["none", "wireguard", "openvpn_udp", "openvpn_tcp"]
 TRANSPORTS = ["cubic", "cubic_nohystart", "bbr2"]
 LOSSES = ["0", "0.1", "1"]
 
 
-def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
-    """One download over a GEO or LEO link; `lossy` sweeps the loss, otherwise it is 0 unless the user gives it."""
-    functions: list[dict[str, Any]] = []
+class Functions(list[dict[str, Any]]):
+    """The functions of a scenario, as they are added."""
 
-    def add(host: str, job: str, label: str, launched: list[int], finished: list[int], **arguments: Any) -> int:
-        number = len(functions)
-        functions.append({
-            "id": number,
-            "label": label,
-            "wait": {"time": 0, "launched_ids": launched, "finished_ids": finished},
-            "on_fail": {},
-            "start_job_instance": {"entity_name": f"satvpn_{host}", job: arguments},
-        })  # fmt: skip
+    def add(
+        self,
+        host: str,
+        job: str,
+        label: str,
+        launched: list[int],
+        finished: list[int],
+        after_s: int = 0,
+        **arguments: Any,
+    ) -> int:
+        """A job on a host, some time after others were launched and have finished; its number."""
+        started = {"entity_name": f"satvpn_{host}", job: arguments}
+        return self._add(label, launched, finished, after_s, start_job_instance=started)
+
+    def stop(self, finished: list[int], jobs: list[int]) -> None:
+        """Ends the scenario: stops the jobs of these functions, after others have finished."""
+        self._add("tear down", [], finished, 0, stop_job_instances={"openbach_function_ids": jobs})
+
+    def _add(self, label: str, launched: list[int], finished: list[int], after_s: int, **what: Any) -> int:
+        number = len(self)
+        wait = {"time": after_s, "launched_ids": launched, "finished_ids": finished}
+        self.append({"id": number, "label": label, "wait": wait, "on_fail": {}, **what})
         return number
 
-    link = add("sat", "satcom_link", f"{orbit.upper()} link", [], [], orbit=orbit, forward_interface="to_st",
-               return_interface="to_gw", loss="$loss", buffer_bdp="$buffer_bdp")  # fmt: skip
+
+class SatellitePath(NamedTuple):
+    """What a workload waits for and what is stopped after it, as numbers of functions."""
+
+    settled: list[int]
+    """Link and TCP of the hosts: launched before anything of the workload is."""
+    forwards: list[int]
+    """Finished when the tunnel forwards: path_ready's wait."""
+    running: list[int]
+
+
+def satellite_path(functions: Functions, orbit: str) -> SatellitePath:
+    """What all scenarios have: link, transports, proxies, tunnel. `orbit` may be an argument, `$orbit`."""
+    add = functions.add
+    interfaces: dict[str, Any] = {"orbit": orbit, "forward_interface": "to_st", "return_interface": "to_gw"}
+    losses: dict[str, Any] = {"loss": "$loss", "burst_packets": "$burst_packets", "loss_at": "$loss_at"}
+    link = add("sat", "satcom_link", "satellite link", [], [], **interfaces, **losses, rate="$rate",
+               return_rate="$return_rate", buffer_bdp="$buffer_bdp", queue="$queue", jitter_ms="$jitter_ms",
+               link_file="$link_file", series_s="$series_s", run={})  # fmt: skip
+    link_ready = add("sat", "satcom_link", "satellite link measured", [link], [], **interfaces, wait={})
+    last_mile = add("box", "lan_loss", "last mile", [], [], interface="to_pc", **losses)
     transports = [
         add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc", initcwnd="$initcwnd") for host in END_HOSTS
     ]
     transports += [add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc_tunnel") for host in TUNNEL_HOSTS]
-    proxies, proxies_ready = add_proxies(add)
-    ready = [link, *transports]
-    pop = {"kind": "$vpn", "local_ip": POP_IP, "remote_ip": BOX_IP, "remote_network": PC_LAN}
-    box = {"kind": "$vpn", "local_ip": BOX_IP, "remote_ip": POP_IP, "remote_network": ENTERPRISE_LAN}
-    tunnel_server = add("pop", "vpn", "VPN server", ready, proxies_ready, **pop, server={})
-    tunnel_client = add("box", "vpn", "VPN client", [*ready, tunnel_server], proxies_ready, **box, client={})
-    tunnel_ready = [
+    proxies, proxies_ready = add_proxies(functions)
+    settled = [link, last_mile, *transports]
+    ready = [link_ready, *proxies_ready]
+    pop: dict[str, Any] = {"kind": "$vpn", "local_ip": POP_IP, "remote_ip": BOX_IP, "remote_network": PC_LAN}
+    box: dict[str, Any] = {"kind": "$vpn", "local_ip": BOX_IP, "remote_ip": POP_IP, "remote_network": ENTERPRISE_LAN}
+    tunnel_server = add("pop", "vpn", "VPN server", settled, ready, **pop, server={})
+    tunnel_client = add("box", "vpn", "VPN client", [*settled, tunnel_server], ready, **box, client={})
+    forwards = [
         add("pop", "vpn", "VPN server ready", [tunnel_server], [], **pop, wait={}),
         add("box", "vpn", "VPN client ready", [tunnel_client], [], **box, wait={}),
     ]
-    server = add("server", "file_transfer", "transfer server", ready, [], server={})
-    series = add("server", "tcp_series", "time series", [server], [], interval_s="$series_s", port=IPERF3_PORT)
-    path = add("pc", "path_ready", "path ready", [], tunnel_ready, destination_ip=SERVER_IP)
-    client = add("pc", "file_transfer", "download", [server], [path],
-                 client={"server_ip": SERVER_IP, "size": "$size", "cc": "$cc"})  # fmt: skip
-    functions.append({
-        "id": len(functions),
-        "label": "tear down",
-        "wait": {"time": 0, "launched_ids": [], "finished_ids": [client]},
-        "on_fail": {},
-        "stop_job_instances": {
-            "openbach_function_ids": [series, server, tunnel_client, tunnel_server, *proxies, *transports, link]
-        },
-    })  # fmt: skip
-    swept = {"vpn": VPNS, "cc": TRANSPORTS, **({"loss": LOSSES} if lossy else {})}
-    return {
-        "name": name,
-        "description": f"Transfer time of a file over a {orbit.upper()} satellite link, by VPN and congestion control"
+    return SatellitePath(settled, forwards, [tunnel_client, tunnel_server, *proxies, *transports, last_mile, link])
+
+
+def second_tunnel(functions: Functions, path: SatellitePath, port: str) -> SatellitePath:
+    """The path with one more tunnel, which only the TCP flow with this server port takes."""
+    own = {"tunnel": "1", "flow_port": port}
+    pop: dict[str, Any] = {"kind": "$vpn_2", "local_ip": POP_IP, "remote_ip": BOX_IP, "remote_network": PC_LAN, **own}
+    box: dict[str, Any] = {"kind": "$vpn_2", "local_ip": BOX_IP, "remote_ip": POP_IP, "remote_network": ENTERPRISE_LAN, **own}
+    server = functions.add("pop", "vpn", "second VPN server", [], path.forwards, **pop, server={})
+    client = functions.add("box", "vpn", "second VPN client", [server], path.forwards, **box, client={})
+    forwards = [
+        functions.add("pop", "vpn", "second VPN server ready", [server], [], **pop, wait={}),
+        functions.add("box", "vpn", "second VPN client ready", [client], [], **box, wait={}),
+    ]
+    return SatellitePath(path.settled, [*path.forwards, *forwards], [client, server, *path.running])
+
+
+def path_ready(functions: Functions, path: SatellitePath) -> int:
+    """Finished when the server answers the client: then measuring may begin."""
+    return functions.add("pc", "path_ready", "path ready", [], path.forwards, destination_ip=SERVER_IP)
+
+
+def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
+    """One download over a GEO or LEO link; `lossy` sweeps the loss, otherwise it is 0 unless the user gives it."""
+    functions = Functions()
+    path = satellite_path(functions, orbit)
+    server = functions.add("server", "file_transfer", "transfer server", path.settled, [], server={})
+    series = functions.add(
+        "server", "tcp_series", "time series", [server], [], interval_s="$series_s", port=IPERF3_PORT
+    )
+    ready = path_ready(functions, path)
+    client = functions.add("pc", "file_transfer", "download", [server], [ready],
+                           client={"server_ip": SERVER_IP, "size": "$size", "cc": "$cc", "streams": "$streams"})  # fmt: skip
+    functions.stop([client], [series, server, *path.running])
+    return scenario_of(
+        name,
+        f"Transfer time of a file over a {orbit.upper()} satellite link, by VPN and congestion control"
         + (", with random loss" if lossy else ""),
-        "arguments": ARGUMENTS,
-        "constants": {},
-        "openbach_functions": functions,
-        "x-sweep": {"defaults": DEFAULTS if lossy else {**DEFAULTS, "loss": "0"}, "values": swept},
+        functions,
+        {} if lossy else {"loss": "0"},
+        {"vpn": VPNS, "cc": TRANSPORTS, **({"loss": LOSSES} if lossy else {})},
+    )
+
+
+def mixed_cc(name: str) -> dict[str, Any]:
+    """Section IV-A of the published report: CUBIC on the end hosts, BBRv2 on the proxy and in the tunnel."""
+    scenario = file_transfer(name, "$orbit", lossy=True)
+    sweep = scenario["x-sweep"]
+    sweep["defaults"] |= {"cc": "cubic", "cc_pep": "bbr2", "cc_tunnel": "bbr2"}
+    sweep["values"] = {"orbit": ["geo", "leo"], "vpn": VPNS, "pep": ["B", "A"], "loss": LOSSES[1:]}
+    return scenario | {
+        "description": "Transfer time of a file over a lossy satellite link, with CUBIC on the end hosts and BBRv2 elsewhere"
     }
 
 
-def add_proxies(add: Callable[..., int]) -> tuple[list[int], list[int]]:
+SECOND_FLOW_AFTER_S = 10
+FLOW_INTERVAL_S = "1"
+PEPS = ["none", "B", "A"]
+
+
+def multi_flow(name: str, lossy: bool) -> dict[str, Any]:
+    """Section IV-B of the published report. Without loss a flow of 100 s, and one of 80 s that begins 10 s later; with loss
+    an unlimited one, and a file that begins 10 s later."""
+    functions = Functions()
+    path = second_tunnel(functions, satellite_path(functions, "$orbit"), SECOND_PORT)
+    servers = [
+        functions.add("server", "file_transfer", f"server of flow {number}", path.settled, [], port=port, server={})
+        for number, port in ((1, IPERF3_PORT), (2, SECOND_PORT))
+    ]
+    series = [
+        functions.add(
+            "server", "tcp_series", f"time series of flow {number}", [server], [], interval_s="$series_s", port=port
+        )
+        for number, port, server in ((1, IPERF3_PORT, servers[0]), (2, SECOND_PORT, servers[1]))
+    ]
+    ready = path_ready(functions, path)
+    common = {"server_ip": SERVER_IP, "interval_s": FLOW_INTERVAL_S}
+    first = {"size": "unlimited", "cc": "$cc"} | ({} if lossy else {"duration_s": "100"})
+    second = {"cc": "$cc_2", "own_cc": "yes", "direction": "$direction_2"}
+    second |= {"size": "$size"} if lossy else {"size": "unlimited", "duration_s": "80"}
+    flow_1 = functions.add("pc", "file_transfer", "flow 1", servers, [ready],
+                           port=IPERF3_PORT, client={**common, **first, "flow": "flow_1"})  # fmt: skip
+    flow_2 = functions.add("pc", "file_transfer", "flow 2", [flow_1], [], after_s=SECOND_FLOW_AFTER_S,
+                           port=SECOND_PORT, client={**common, **second, "flow": "flow_2"})  # fmt: skip
+    if lossy:
+        functions.stop([flow_2], [flow_1])
+    functions.stop([flow_2, flow_1], [*series, *servers, *path.running])
+    what = "an unlimited flow, and a file 10 s later" if lossy else "a flow of 100 s, and one of 80 s 10 s later"
+    return scenario_of(
+        name,
+        f"Two flows over a satellite link{' with random loss' if lossy else ''}: {what}",
+        functions,
+        {"cc": "cubic", **({} if lossy else {"loss": "0"})},
+        {"orbit": ["geo", "leo"], "vpn": VPNS, "pep": PEPS, **({"loss": LOSSES[1:]} if lossy else {})},
+        measure="flow_2_transfer_time_s" if lossy else "total_goodput_mbps",
+    )
+
+
+def web(name: str) -> dict[str, Any]:
+    """A page with many small objects, by version of HTTP."""
+    functions = Functions()
+    path = satellite_path(functions, "$orbit")
+    server = functions.add("server", "web_page", "web server", path.settled, [], server={})
+    ready = path_ready(functions, path)
+    client = functions.add("pc", "web_page", "page loads", [server], [ready],
+                           client={"server_ip": SERVER_IP, "http": "$http", "loads": "$loads"})  # fmt: skip
+    functions.stop([client], [server, *path.running])
+    return scenario_of(
+        name,
+        "Load time of a web page over a satellite link, by VPN, PEP position and version of HTTP",
+        functions,
+        {"cc": "cubic", "loss": "0"},
+        {"vpn": VPNS, "pep": ["none", "B"], "http": ["1.1", "2"]},
+        measure="page_load_time_s",
+    )
+
+
+def voip(name: str) -> dict[str, Any]:
+    """A call, alone and beside an unlimited transfer."""
+    functions = Functions()
+    path = satellite_path(functions, "$orbit")
+    transfer_server = functions.add("server", "file_transfer", "transfer server", path.settled, [], server={})
+    call_server = functions.add("server", "voip", "call server", path.settled, [], server={})
+    ready = path_ready(functions, path)
+    unlimited = {"server_ip": SERVER_IP, "size": "unlimited", "direction": "$background", "cc": "$cc", "flow": "background"}
+    transfer = functions.add("pc", "file_transfer", "background", [transfer_server], [ready], client=unlimited)
+    pings = functions.add("pc", "ping_series", "pings", [], [ready], interval_s="$ping_s", destination_ip=SERVER_IP)
+    call = functions.add("pc", "voip", "call", [call_server, transfer, pings], [ready],
+                         client={"server_ip": SERVER_IP, "duration_s": "$duration_s"})  # fmt: skip
+    functions.stop([call], [pings, transfer, call_server, transfer_server, *path.running])
+    return scenario_of(
+        name,
+        "Quality of a telephone call over a satellite link, by VPN, alone and beside a transfer",
+        functions,
+        {"cc": "cubic", "loss": "0"},
+        {"vpn": VPNS, "background": ["none", "download"]},
+        measure="to_client_mos",
+    )
+
+
+def scenario_of(
+    name: str,
+    description: str,
+    functions: Functions,
+    defaults: dict[str, str],
+    swept: dict[str, list[str]],
+    measure: str | None = None,
+) -> dict[str, Any]:
+    """The scenario file; `defaults` are those that only it has; `measure` is what its table shows in place of the
+    transfer time."""
+    used = json.dumps(functions)
+    arguments = {name: text for name, text in ARGUMENTS.items() if f'"${name}"' in used}
+    return {
+        "name": name,
+        "description": description,
+        "arguments": arguments,
+        "constants": {},
+        "openbach_functions": functions,
+        "x-sweep": {
+            "defaults": {name: value for name, value in {**DEFAULTS, **defaults}.items()
+                         if name in arguments and name not in swept},
+            "values": swept,
+            "link_files": ["link_file"],
+            **({"measure": measure} if measure else {}),
+        },
+    }  # fmt: skip
+
+
+def add_proxies(functions: Functions) -> tuple[list[int], list[int]]:
     """A pep on every host that PEP_HOSTS names: the functions that run them, and those that end when they are ready."""
     at = {
         host: ",".join(position for position, hosts in PEP_HOSTS.items() if host in hosts)
         for host in dict.fromkeys(host for hosts in PEP_HOSTS.values() for host in hosts)
     }
     running = [
-        add(host, "pep", f"PEP on {host}", [], [], position="$pep", at=positions,
-            run={"cc": "$cc_pep", "initcwnd": "$initcwnd_pep", "except_ports": KEY_EXCHANGE_PORT})
+        functions.add(host, "pep", f"PEP on {host}", [], [], position="$pep", at=positions,
+                      run={"cc": "$cc_pep", "initcwnd": "$initcwnd_pep", "except_ports": KEY_EXCHANGE_PORTS})
         for host, positions in at.items()
     ]  # fmt: skip
     return running, [
-        add(host, "pep", f"PEP on {host} ready", [run], [], position="$pep", at=at[host], wait={})
+        functions.add(host, "pep", f"PEP on {host} ready", [run], [], position="$pep", at=at[host], wait={})
         for host, run in zip(at, running, strict=True)
     ]
 
@@ -193,6 +399,13 @@ SCENARIOS = {
     "geo_loss": file_transfer("geo_loss", "geo", lossy=True),
     "leo": file_transfer("leo", "leo", lossy=False),
     "leo_loss": file_transfer("leo_loss", "leo", lossy=True),
+    "web": web("web"),
+    "voip": voip("voip"),
+}
+SCENARIOS |= {
+    "multi_flow": multi_flow("multi_flow", lossy=False),
+    "multi_flow_loss": multi_flow("multi_flow_loss", lossy=True),
+    "mixed_cc": mixed_cc("mixed_cc"),
 }
 SCENARIOS |= {f"{name}_table": table(SCENARIOS[name]) for name in ("geo_loss", "leo_loss")}
 

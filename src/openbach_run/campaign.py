@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -23,10 +23,13 @@ from typing import Any
 import yaml
 
 from openbach_run.errors import InputError
+from openbach_run.guest.main import LINK_FILES
 from openbach_run.inventory import Inventory
 from openbach_run.job_packages import Package
+from openbach_run.link_files import read_link_file
 from openbach_run.model import Malformed, Scenario, argument_choices, check_values, jobs_started, read_scenario
 
+NO_FILE = "none"
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual time after which a run is ended and what still runs is named."""
 
@@ -43,6 +46,8 @@ class RunSpec:
     inventory: dict[str, Any]
     identity: dict[str, str]
     """Of the engine: kernel, image, code of jobs and director."""
+    link_files: dict[str, str] = field(default_factory=dict)
+    """Content of the files that arguments name, by argument."""
 
     @property
     def run_id(self) -> str:
@@ -51,8 +56,9 @@ class RunSpec:
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def for_guest(self) -> dict[str, Any]:
-        """The run.json that the guest reads."""
-        return {**self.__dict__, "virtual_limit_s": VIRTUAL_LIMIT_S}
+        """The run.json that the guest reads. The guest finds the files in LINK_FILES, under the arguments' names."""
+        there = {name: f"{LINK_FILES}/{name}" for name in self.link_files}
+        return {**self.__dict__, "arguments": self.arguments | there, "virtual_limit_s": VIRTUAL_LIMIT_S}
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,8 @@ class Campaign:
     sub_scenarios: dict[str, Scenario]
     values: dict[str, tuple[str, ...]]
     seeds: tuple[int, ...]
+    link_files: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Content by argument and path."""
 
     @property
     def swept(self) -> list[str]:
@@ -71,9 +79,15 @@ class Campaign:
         return [name for name, values in self.values.items() if len(values) > 1]
 
     @property
+    def measure(self) -> str:
+        """The column of results.csv that its table shows: `x-sweep.measure`."""
+        return str(self.scenario.sweep.get("measure", "transfer_time_s"))
+
+    @property
     def cells(self) -> list[dict[str, str]]:
         combinations = product(*self.values.values())
-        return [_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations]
+        cells = [_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations]
+        return [dict(cell) for cell in dict.fromkeys(tuple(cell.items()) for cell in cells)]
 
     def jobs(self) -> list[str]:
         """Names of the jobs that the scenario or a sub-scenario starts."""
@@ -85,7 +99,14 @@ class Campaign:
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
         subs = {name: scenario.as_stored() for name, scenario in self.sub_scenarios.items()}
         stored, hosts = self.scenario.as_stored(), inventory.to_dict()
-        return [RunSpec(stored, subs, cell, seed, jobs, hosts, identity) for cell in self.cells for seed in self.seeds]
+        return [
+            RunSpec(stored, subs, cell, seed, jobs, hosts, identity, self._files_of(cell))
+            for cell in self.cells
+            for seed in self.seeds
+        ]
+
+    def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
+        return {name: files[cell[name]] for name, files in self.link_files.items() if cell[name] in files}
 
 
 def _resolved(cell: dict[str, str]) -> dict[str, str]:
@@ -188,7 +209,18 @@ def _plan(
     jobs = {name: package.job for name, package in packages.items()}
     scenario = read_scenario(path, jobs)
     subs = sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
-    return campaign_of(path, scenario, subs, given, seeds, packages)
+    campaign = campaign_of(path, scenario, subs, given, seeds, packages)
+    return replace(campaign, link_files=_link_files(campaign))
+
+
+def _link_files(campaign: Campaign) -> dict[str, dict[str, str]]:
+    """Contents of the files that the arguments in the scenario's x-sweep.link_files name; `none` is no file."""
+    names = campaign.scenario.sweep.get("link_files", [])
+    if not isinstance(names, list) or not all(name in campaign.values for name in names):
+        raise InputError(f"{campaign.path}: x-sweep.link_files should be a list of arguments of the scenario")
+    return {
+        name: {file: read_link_file(Path(file)) for file in campaign.values[name] if file != NO_FILE} for name in names
+    }
 
 
 def campaign_of(
@@ -227,7 +259,9 @@ def _check_references(values: Mapping[str, Sequence[str]]) -> None:
     for name, listed in values.items():
         for value in listed:
             if value.startswith("$") and any(other.startswith("$") for other in values.get(value[1:], ("$",))):
-                raise InputError(f"{name}={value}: after $ comes an argument of the scenario that has values of its own")
+                raise InputError(
+                    f"{name}={value}: after $ comes an argument of the scenario that has values of its own"
+                )
 
 
 def _order(scenario: Scenario) -> dict[str, None]:

@@ -8,16 +8,58 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import median, median_low
+from typing import Any, NamedTuple
 
+from openbach_run import flows
 from openbach_run.record import Record, statistics
 
-MEASURING_JOB = "file_transfer"
-MEASURES = ("transfer_time_s", "goodput_mbps", "bytes", "ttfb_s", "retransmits")
+
+class Measure(NamedTuple):
+    """A column of results.csv, from a statistic of a job; its type in results.parquet."""
+
+    column: str
+    type: str = "float64"
+    statistic: str = ""
+    """Where its name is not the column's."""
+    factor: float = 1.0
+
+
+MEASURES = {  # of the jobs that measure
+    "file_transfer": (
+        Measure("transfer_time_s"),
+        Measure("goodput_mbps", statistic="goodput_bps", factor=1e-6),
+        Measure("bytes", "int64"),
+        Measure("ttfb_s"),
+        Measure("retransmits", "int64"),
+    ),
+    "web_page": (
+        Measure("page_load_time_s"),
+        Measure("ttfb_s"),
+        Measure("connect_time_s"),
+        Measure("tls_time_s"),
+        Measure("connections", "int64"),
+    ),
+    "voip": (
+        Measure("mos"),
+        Measure("r_factor"),
+        Measure("loss_pct"),
+        Measure("late_pct"),
+        Measure("delay_ms"),
+        Measure("delay_p95_ms"),
+        Measure("jitter_ms"),
+        Measure("mouth_to_ear_ms"),
+    ),
+    "ping_series": (
+        Measure("ping_rtt_ms", statistic="rtt_ms"),
+        Measure("ping_lost_pct", statistic="lost_pct"),
+    ),
+}
 FACTORS = ("vpn", "pep", "cc", "loss")
 NUMBERS = {
-    "seed": "int64", "transfer_time_s": "float64", "goodput_mbps": "float64", "bytes": "int64", "ttfb_s": "float64",
-    "retransmits": "int64", "virtual_s": "float64", "wall_s": "float64",
+    "seed": "int64", "virtual_s": "float64", "wall_s": "float64",
+    **{measure.column: measure.type for job in MEASURES.values() for measure in job},
+    **dict.fromkeys(flows.MEASURES, "float64"),
 }  # fmt: skip
 """Types of columns in results.parquet; all others are text, the scenario's arguments as they were given."""
 
@@ -27,34 +69,54 @@ MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
 def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str, Any]:
-    """What the transfer's client measured: s, Mbit/s, bytes, s, segments. Nothing if several scenario instances made
-    transfers, and none of them is asked for."""
-    found: dict[str, Any] = {}
+    """What the jobs of MEASURES measured, by column; of a statistic that was sent several times (page loads) the median.
+    Statistics with a suffix have columns of their own, `suffix_column`. Nothing if several scenario instances measured
+    something, and none of them is asked for."""
+    sent: dict[tuple[str, str], dict[str, list[Any]]] = {}
+    transfers: list[Mapping[str, Any]] = []
     instances = set()
     for statistic in statistics(run_dir):
         metadata = statistic["_metadata"]
         instance = metadata.get("scenario_instance_id")
-        if metadata["job_name"] == MEASURING_JOB and scenario_instance_id in (None, instance):
+        if metadata["job_name"] in MEASURES and scenario_instance_id in (None, instance):
             instances.add(instance)
-            found.update(statistic)
+            series = sent.setdefault((metadata["job_name"], metadata.get("suffix") or ""), {})
+            for name, value in statistic.items():
+                if value is not None:
+                    series.setdefault(name, []).append(value)
+            if metadata["job_name"] == "file_transfer":
+                transfers.append(statistic)
     if len(instances) > 1:
-        found = {}
-    if "goodput_bps" in found:
-        found["goodput_mbps"] = round(found["goodput_bps"] / 1e6, 6)
-    return {name: found.get(name) for name in MEASURES}
+        return {}
+    return flows.flow_measures(transfers) | {
+        f"{suffix}_{measure.column}".removeprefix("_"): _median(
+            series.get(measure.statistic or measure.column), measure
+        )
+        for job in MEASURES
+        for (sender, suffix), series in sorted(sent.items(), key=lambda one: one[0])
+        if sender == job
+        for measure in MEASURES[job]
+    }
+
+
+def _median(values: Sequence[Any] | None, measure: Measure) -> float | int | None:
+    if not values:
+        return None
+    if measure.type == "int64":
+        return int(median_low(values))
+    return round(float(median(values)) * measure.factor, 6)
 
 
 def row(record: Record) -> dict[str, Any]:
     """The record's row of results.csv; what is not known is empty."""
     others = [name for name in record.arguments if name not in FACTORS]
     factors = {name: record.arguments.get(name) for name in (*FACTORS, *others)}
-    measured = {name: record.measures.get(name) for name in dict.fromkeys([*MEASURES, *record.measures])}
     values = {
         "scenario": record.scenario,
         **factors,
         "seed": record.seed,
         "status": record.status,
-        **measured,
+        **record.measures,
         **{name: getattr(record, name) for name in ("virtual_s", "wall_s", "run_id", "capture_sha256")},
     }
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
@@ -86,16 +148,16 @@ def as_json(records: Sequence[Record]) -> str:
 
 
 def write_parquet(records: Sequence[Record], file: Path) -> None:
-    """The rows of results.csv with the types of NUMBERS; other measures have the type of their values."""
+    """The rows of results.csv: arguments as text, measures with the types of NUMBERS, others with that of their values."""
     import pyarrow
     import pyarrow.parquet
 
     rows = [row(record) for record in records]
     measured = {name for record in records for name in record.measures} - NUMBERS.keys()
-    arrays = {}
-    for name in columns(rows):
-        values = [one.get(name) for one in rows]
-        arrays[name] = pyarrow.array(values, None if name in measured else NUMBERS.get(name, "string"))
+    types = {**NUMBERS, **dict.fromkeys(measured), **{name: "string" for record in records for name in record.arguments}}
+    arrays = {
+        name: pyarrow.array([one.get(name) for one in rows], types.get(name, "string")) for name in columns(rows)
+    }
     pyarrow.parquet.write_table(pyarrow.table(arrays), file)
 
 

@@ -17,6 +17,8 @@ LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "–": "--", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$",
 })  # fmt: skip
+UNITS = {"s": "s", "ms": "ms", "pct": "%", "mbps": "Mbit/s"}
+"""As the last part of a column's name says it, and as it is written."""
 LATEX_LINE = 45
 """Letters in one line of a column."""
 
@@ -42,7 +44,7 @@ def figure(found: Estimate | None, digits: int = 2) -> str:
 
 
 def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
-    """Transfer times of a campaign, from those of its records that are there: a row per combination of the swept
+    """A campaign's main measure, from those of its records that are there: a row per combination of the swept
     arguments but the last, which makes the columns. A scenario without arguments has one column, `run`."""
     by_cell: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
@@ -53,13 +55,13 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     columns = list(dict.fromkeys(_values(cell, across) for cell in campaign.cells))
     rows: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     for cell in campaign.cells:
-        shown = _cell(by_cell.get(tuple(cell.values()), []))
+        shown = _cell(by_cell.get(tuple(cell.values()), []), campaign.measure)
         rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
     fixed = ", ".join(f"{name}={values[0]}" for name, values in campaign.values.items() if name not in swept)
     return Table(
-        f"{campaign.scenario.name}: transfer time (s)" + (f" with {fixed}" if fixed else ""),
+        f"{campaign.scenario.name}: {said(campaign.measure)}" + (f" with {fixed}" if fixed else ""),
         [*down, *("=".join((*across, *values)) or "run" for values in columns)],
-        [[*key, *(cells[values] for values in columns)] for key, cells in rows.items()],
+        [[*key, *(cells.get(values, "") for values in columns)] for key, cells in rows.items()],
         _note(campaign),
         len(down),
     )
@@ -69,19 +71,24 @@ def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(cell[name] for name in names)
 
 
-def _cell(done: Sequence[Record]) -> str:
+def said(measure: str) -> str:
+    """`page load time (s)` for `page_load_time_s`."""
+    words = measure.split("_")
+    unit = UNITS.get(words[-1], "")
+    return " ".join(words[:-1]) + f" ({unit})" if unit else " ".join(words)
+
+
+def _cell(done: Sequence[Record], measure: str) -> str:
     """Median over the seeds and its interval; how many failed, if any did."""
-    times = [
-        record.measures["transfer_time_s"] for record in done if record.finished and record.measures["transfer_time_s"]
-    ]
+    values = [value for record in done if record.finished and (value := record.measures.get(measure)) is not None]
     failed = sum(not record.finished for record in done)
-    if not times:
+    if not values:
         return "failed" if failed else ("done" if done else "–")
-    return figure(estimate(times)) + (f" ({failed} failed)" if failed else "")
+    return figure(estimate(values)) + (f" ({failed} failed)" if failed else "")
 
 
 def _note(campaign: Campaign) -> str:
-    sizes = campaign.values.get("size", ())
+    sizes = campaign.values.get("size", ()) if campaign.measure == "transfer_time_s" else ()
     least = [(size, least_transfer_time_s(size)) for size in sizes]
     parts = [
         f"at least {time_s:.2f} s for {size} at 10 Mbit/s (Ethernet, IP and TCP headers; no slow start)"
@@ -89,7 +96,9 @@ def _note(campaign: Campaign) -> str:
         if time_s
     ]
     if set(campaign.values.get("pep", ())) - {"none"}:
-        parts.append("PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading: docs/guide.md)")
+        parts.append(
+            "PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading: docs/guide.md)"
+        )
     seeds = (
         f"median [95 % bootstrap interval] over {len(campaign.seeds)} seeds"
         if len(campaign.seeds) > 1

@@ -200,10 +200,10 @@ def chaos(number: int) -> str:
 def test_a_thousand_short_transfers_over_a_link_that_changes(tmp_path: Path) -> None:
     """1 byte to 200 kB each, 8 at a time: none hangs, all bytes are right; a complaint of the kernel would fail the run."""
     steps = 60
-    link = {"orbit": "geo", "forward_interface": "to_st", "return_interface": "to_gw"}
+    interfaces = {"orbit": "geo", "forward_interface": "to_st", "return_interface": "to_gw"}
     tcp = {"cc": "bbr2"}
     jobs: list[Job] = [
-        ("sat", "satcom_link", link, []),
+        ("sat", "satcom_link", {**interfaces, "run": {}}, []),
         ("pc", "transport_profile", tcp, []),
         ("server", "transport_profile", tcp, []),
         ("server", "downloads", {"server": {}}, [0, 1, 2]),

@@ -35,8 +35,9 @@ def test_the_whole_table_is_the_default() -> None:
     assert campaign.swept == ["vpn", "cc", "loss"]
     assert campaign.cells[0] == {
         "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "cc_pep": "cubic", "cc_tunnel": "cubic",
-        "size": "30M", "initcwnd": "10",
-        "initcwnd_pep": "10", "series_s": "0", "buffer_bdp": "1",
+        "size": "30M", "initcwnd": "10", "initcwnd_pep": "10", "streams": "1", "series_s": "0",
+        "rate": "10M", "return_rate": "10M", "buffer_bdp": "1", "queue": "fifo", "jitter_ms": "0", "link_file": "none",
+        "burst_packets": "1", "loss_at": "satellite",
     }  # fmt: skip
 
 

@@ -23,8 +23,10 @@ TUNNEL = {"local_ip": "10.10.1.1", "remote_ip": "10.10.4.2", "remote_network": "
 CLIENT = {"server_ip": "192.168.20.2", "size": "30M"}
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's arguments, what the program reads
-    ("satcom_link", {"orbit": "leo", **LINK}, {"orbit": "leo", "rate": 10e6, "loss": 0.0, "delay_ms": 250.0}),
-    ("satcom_link", {"orbit": "geo", **LINK, "rate": "20M", "delay_ms": 240, "loss": "0.1", "buffer_bdp": "2", "seed": 3},
+    ("satcom_link", {"orbit": "leo", **LINK, "run": {}},
+     {"mode": "run", "orbit": "leo", "rate": 10e6, "loss": 0.0, "delay_ms": 250.0}),
+    ("satcom_link", {"orbit": "geo", **LINK, "rate": "20M", "delay_ms": 240, "loss": "0.1", "buffer_bdp": "2", "seed": 3,
+                     "run": {}},
      {"rate": 20e6, "delay_ms": 240.0, "loss": 0.1, "buffer_bdp": 2.0, "seed": 3}),
     ("transport_profile", {"cc": "cubic_nohystart", "initcwnd": "40", "buffer_bytes": 4194304},
      {"cc": "cubic_nohystart", "initcwnd": 40, "buffer_bytes": 4194304}),
@@ -35,9 +37,26 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's a
      {"position": "A_double", "at": ["A", "A_double"], "mode": "run", "cc": "bbr", "initcwnd": 40, "except_ports": "5999,22"}),
     ("pep", {"position": "none", "wait": {}}, {"mode": "wait", "at": ("A", "B", "A_double", "B_double")}),
     ("tcp_series", {"interval_s": 0.5, "port": 5201}, {"interval_s": 0.5, "port": 5201}),
-    ("file_transfer", {"server": {}}, {"mode": "server", "tool": "iperf3"}),
+    ("satcom_link", {"orbit": "geo", **LINK, "return_rate": "2M", "queue": "codel", "link_file": "/a.csv", "wait": {}},
+     {"mode": "wait", "return_rate": 2e6, "queue": "codel", "link_file": "/a.csv"}),
+    ("lan_loss", {"interface": "to_pc", "loss": "1", "burst_packets": "3", "loss_at": "satellite"},
+     {"interface": "to_pc", "loss": 1.0, "burst_packets": 3.0, "loss_at": "satellite"}),
+    ("vpn", {"kind": "openvpn_tcp", **TUNNEL, "tunnel": "1", "flow_port": "5211", "server": {}},
+     {"device": "vpn1", "exchange_port": 5998, "tunnel_ip": "10.200.1.1", "flow_port": 5211}),
+    ("file_transfer", {"port": 5211, "server": {}}, {"mode": "server", "tool": "iperf3", "port": 5211}),
+    ("file_transfer", {"client": {"server_ip": "10.0.0.1", "size": "unlimited", "duration_s": "80", "cc": "bbr2",
+     "own_cc": "yes", "interval_s": "1", "flow": "flow_2", "streams": "4"}},
+     {"size": 0, "duration_s": 80, "own_cc": "yes", "interval_s": 1.0, "flow": "flow_2", "streams": 4, "port": 5201}),
     ("file_transfer", {"tool": "http", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
      {"mode": "client", "tool": "http", "size": 30_000_000, "direction": "download", "deadline_s": 60}),
+    ("file_transfer", {"client": {**CLIENT, "direction": "none"}}, {"mode": "client", "direction": "none"}),
+    ("ping_series", {"interval_s": "0.5", "destination_ip": "10.0.0.1"}, {"interval_s": 0.5, "destination_ip": "10.0.0.1"}),
+    ("voip", {"server": {}}, {"mode": "server"}),
+    ("voip", {"client": {"server_ip": "192.168.20.2", "duration_s": "30", "buffer_ms": 60}},
+     {"mode": "client", "server_ip": "192.168.20.2", "duration_s": 30.0, "buffer_ms": 60.0}),
+    ("web_page", {"server": {}}, {"mode": "server"}),
+    ("web_page", {"client": {"server_ip": "192.168.20.2", "http": "1.1", "loads": "5", "deadline_s": 60}},
+     {"mode": "client", "server_ip": "192.168.20.2", "http": "1.1", "loads": 5, "deadline_s": 60}),
 ]  # fmt: skip
 
 
@@ -83,10 +102,10 @@ def close_next(listener: socket.socket) -> None:
     listener.accept()[0].close()
 
 
-def test_a_server_that_closes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    file_transfer = program("file_transfer")
+def test_a_server_that_closes_is_no_answer() -> None:
+    program("file_transfer")
+    control = importlib.import_module("control")
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        monkeypatch.setattr(file_transfer, "CONTROL_PORT", listener.getsockname()[1])
         threading.Thread(target=close_next, args=(listener,), daemon=True).start()
         with pytest.raises(OSError, match=r"without an answer|reset"):
-            file_transfer.ask("127.0.0.1", limit_s=5, retransmits=True)
+            control.ask("127.0.0.1", listener.getsockname()[1], limit_s=5, retransmits=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from openbach_run.guest import collect_agent
 
@@ -22,8 +24,10 @@ def load(job: str, module: str) -> ModuleType:
     return importlib.import_module(module)
 
 
-leo = load("satcom_link", "leo")
 satcom_link = load("satcom_link", "satcom_link")
+netem = load("satcom_link", "netem")
+link_proof = load("satcom_link", "link_proof")
+State = load("satcom_link", "link_file").State
 transport_profile = load("transport_profile", "transport_profile")
 
 
@@ -32,68 +36,140 @@ def no_run_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBACH_RUN_SEED", raising=False)
 
 
-def netem(*options: str, delay_ms: float = 250, step: int = 0) -> list[str]:
-    arguments = satcom_link.parse([*options])
-    return [satcom_link.netem(one, arguments, delay_ms, step) for one in satcom_link.directions(arguments)]
+GEO, LEO = ("geo", "to_st", "to_gw"), ("leo", "to_st", "to_gw")
+IDLE = State(10e6, 250.0, 0.0)
+
+
+def parsed(*options: str) -> Any:
+    return satcom_link.parse([*options, "run"])
+
+
+def delay_lines(*options: str, state: Any = IDLE, step: int = 1) -> list[str]:
+    arguments = parsed(*options)
+    return [satcom_link.delay_line(one, arguments, state, step) for one in satcom_link.directions(arguments)]
+
+
+def loss_lines(*options: str) -> list[str]:
+    arguments = parsed(*options)
+    return [satcom_link.loss_line(one, arguments) for one in satcom_link.directions(arguments)]
 
 
 def test_a_geo_link_without_loss_or_seed_is_a_delay() -> None:
-    forward, back = netem("geo", "to_st", "to_gw")
-    assert forward == "dev to_st root handle 1: netem limit 100000 delay 250000us"
-    assert back == "dev to_gw root handle 1: netem limit 100000 delay 250000us"
+    forward, back = delay_lines(*GEO)
+    assert forward == "dev to_st root handle 2: netem limit 100000 delay 250000us"
+    assert back == "dev to_gw root handle 2: netem limit 100000 delay 250000us"
 
 
-def test_losses_are_seeded_by_the_run_and_the_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_are_in_a_netem_of_their_own_seeded_by_the_run_and_the_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBACH_RUN_SEED", "7")
-    forward, back = netem("geo", "to_st", "to_gw", "--loss", "0.1")
-    mixed = satcom_link.mixed
-    assert forward.endswith(f" loss random 0.1% seed {mixed(mixed(14))}")
-    assert back.endswith(f" loss random 0.1% seed {mixed(mixed(15))}")
+    forward, back = loss_lines(*GEO, "--loss", "0.1")
+    mixed = netem.mixed
+    assert forward == f"dev to_st root handle 1: netem limit 100000 loss random 0.1% seed {mixed(mixed(14))}"
+    assert back == f"dev to_gw root handle 1: netem limit 100000 loss random 0.1% seed {mixed(mixed(15))}"
+    assert all(" parent 1:1 handle 2: " in line for line in delay_lines(*GEO, "--loss", "0.1"))
 
 
 def test_the_option_seed_goes_before_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBACH_RUN_SEED", "7")
-    given = netem("geo", "to_st", "to_gw", "--seed", "1")[0]
+    given = loss_lines(*GEO, "--loss", "1", "--seed", "1")[0]
     monkeypatch.setenv("OPENBACH_RUN_SEED", "1")
-    assert given == netem("geo", "to_st", "to_gw")[0]
+    assert given == loss_lines(*GEO, "--loss", "1")[0]
 
 
 def test_mixing_is_splitmix64() -> None:
     """First output of the reference implementation (Vigna, splitmix64.c) for the state 0."""
-    assert satcom_link.mixed(0) == 0xE220A8397B1DCDAF
+    assert netem.mixed(0) == 0xE220A8397B1DCDAF
 
 
-def test_a_leo_link_keeps_packets_in_order_and_never_repeats_a_seed() -> None:
-    lines = [line for step in range(1000) for line in netem("leo", "to_st", "to_gw", "--seed", "1", step=step)]
+def test_a_changing_link_keeps_packets_in_order_and_never_repeats_a_seed() -> None:
+    lines = [line for step in range(1000) for line in delay_lines(*LEO, "--seed", "1", step=step)]
     assert all(" rate 10gbit " in line for line in lines)
     seeds = {int(line.split()[-1]) for line in lines}
     assert len(seeds) == len(lines)
     assert max(seeds) < 2**64
 
 
+def test_jitter_keeps_the_order_unless_it_may_not() -> None:
+    assert " delay 250000us 2000us distribution normal rate 10gbit" in delay_lines(*GEO, "--jitter-ms", "2")[0]
+    assert "rate" not in delay_lines(*GEO, "--jitter-ms", "2", "--reorder", "yes")[0]
+
+
+def test_losses_of_the_last_mile_are_not_the_satellites() -> None:
+    assert parsed(*GEO, "--loss", "1", "--loss-at", "last_mile").loss == 0
+
+
+def test_an_outage_of_a_link_file_holds_packets_or_loses_them() -> None:
+    forward, _ = satcom_link.directions(parsed(*GEO))
+    assert " tbf rate 8bit " in satcom_link.rate_line(forward, State(0.0, 250.0, 0.0), 3028)
+    assert " loss random 100%" in delay_lines(*GEO, state=State(10e6, 250.0, 100.0))[0]
+
+
+@given(st.floats(0.001, 50), st.floats(1, 100))
+def test_gilberts_model_has_the_loss_and_the_bursts_asked_for(loss_pct: float, burst_packets: float) -> None:
+    """Share p/(p+r) of lost packets, mean burst 1/r."""
+    words = netem.loss_model(loss_pct, burst_packets).split()
+    if burst_packets == 1:
+        assert words == ["loss", "random", f"{loss_pct:g}%"]
+        return
+    enter, leave = (float(word[:-1]) / 100 for word in words[2:])
+    assert enter / (enter + leave) == pytest.approx(loss_pct / 100, rel=0.01)
+    assert 1 / leave == pytest.approx(burst_packets, rel=0.01)
+
+
+@pytest.mark.parametrize(("options", "forward", "back"), [
+    ((), 625_000, 625_000), (("--buffer-bdp", "0.5"), 312_500, 312_500), (("--buffer-bytes", "9000"), 9000, 9000),
+    (("--rate", "20M", "--return-rate", "2M"), 1_250_000, 125_000), (("--rate", "1k", "--delay-ms", "1"), 3028, 3028),
+])  # fmt: skip
+def test_the_buffer_is_in_bdp_of_its_direction_or_in_bytes(options: tuple[str, ...], forward: int, back: int) -> None:
+    arguments = parsed(*GEO, *options)
+    assert [satcom_link.buffer_bytes(one, arguments) for one in satcom_link.directions(arguments)] == [forward, back]
+
+
+def test_queues_know_the_rtt_and_the_buffer() -> None:
+    assert satcom_link.queue_options("codel", 625_000, 500) == "codel limit 413 target 25.000ms interval 500.000ms noecn"
+    assert satcom_link.queue_options("fq_codel", 62_500, 50).endswith("target 5.000ms interval 100.000ms noecn")
+    assert satcom_link.queue_options("cake", 625_000, 500) == "cake unlimited memlimit 625000 rtt 500ms"
+
+
 @pytest.mark.parametrize(
     "options",
     [("meo", "a", "b"), ("geo", "a"), ("geo", "a", "b", "--loss", "101"), ("geo", "a", "b", "--rate", "0"),
-     ("geo", "a", "b", "--rate", "10Q"), ("geo", "a", "b", "--buffer-bdp", "-1"), ("geo", "a", "b", "--seed", "x")],
+     ("geo", "a", "b", "--rate", "10Q"), ("geo", "a", "b", "--buffer-bdp", "-1"), ("geo", "a", "b", "--seed", "x"),
+     ("geo", "a", "b", "--burst-packets", "0.5"), ("geo", "a", "b", "--loss", "90", "--burst-packets", "2"),
+     ("geo", "a", "b", "--jitter-ms", "-1"), ("geo", "a", "b", "--queue", "red")],
 )  # fmt: skip
 def test_what_satcom_link_refuses(options: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as end:
-        satcom_link.parse([*options])
+        satcom_link.parse([*options, "run"])
     assert end.value.code == 2
 
 
-def test_leo_satellites_stand_at_least_25_degrees_high() -> None:
-    farthest_km = max(leo.slant_range_km(start_s + used_s) for start_s in leo.PASS_STARTS_S for used_s in (0, 15))
-    assert farthest_km < 1123  # the slant range at 25 degrees and 550 km
+def asked(**other: float) -> Any:
+    values = {"rate_bps": 10e6, "delay_ms": 250, "loss_pct": 0, "jitter_ms": 0, "burst_packets": 1, "buffer_bytes": 625_000}
+    return link_proof.Asked(**{**values, **other})
 
 
-def test_the_leo_delay_moves_slowly_but_for_handovers() -> None:
-    delays = [leo.one_way_delay_ms(second) for second in range(106)]
-    steps = [abs(after - before) for before, after in pairwise(delays)]
-    handovers = [steps[second] for second in range(14, 105, 15)]
-    assert max(step for second, step in enumerate(steps) if second % 15 != 14) < 0.05
-    assert max(handovers) > 1
-    assert 15 < min(delays) < leo.mean_delay_ms() < max(delays) < 30
+@pytest.mark.parametrize(("measured", "other", "said"), [
+    ((10.0035e6, 250.0003, 0.0), {}, []),
+    ((9.8e6, 250.0, 0.0), {}, ["rate 9800000 bit/s instead of 10000000"]),
+    ((10e6, 252.0, 0.0), {}, ["delay 252.000 ms instead of 250"]),
+    ((10e6, 252.0, 0.0), {"jitter_ms": 1}, []),
+    ((10e6, 250.0, 5.0), {}, ["loss 5.000 % instead of 0"]),
+    ((10e6, 250.0, 1.8), {"loss_pct": 1}, []),
+    ((10e6, 250.0, 9.0), {"loss_pct": 1}, ["loss 9.000 % instead of 1"]),
+    ((10e6, 250.0, 9.0), {"loss_pct": 1, "burst_packets": 10}, []),
+    ((None, None, 99.0), {"loss_pct": 99}, []),
+])  # fmt: skip
+def test_a_link_that_is_not_what_was_asked_for_is_told(
+    measured: tuple[float | None, float | None, float], other: dict[str, float], said: list[str]
+) -> None:
+    assert link_proof.differences(asked(**other), link_proof.Measured(*measured)) == said
+
+
+def test_the_burst_of_the_proof_fits_into_the_buffer() -> None:
+    assert link_proof.full_packets(asked()) == 50
+    assert link_proof.full_packets(asked(buffer_bytes=3028)) == 2
+    assert link_proof.full_packets(asked(rate_bps=64_000)) == 5
 
 
 ROUTES = """\

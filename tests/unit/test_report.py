@@ -316,3 +316,13 @@ def test_export(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len({line.rpartition(" ")[0].split()[0] + line.rpartition(" ")[2] for line in lines})
     assert lines[0].startswith("tcp_info,@agent_name=satvpn_pc,@job_instance_id=1,")
+
+
+def test_an_orbit_that_is_an_argument_tells_files_apart() -> None:
+    cells = [Cell({"scenario": "voip", "orbit": orbit, "vpn": "none"}) for orbit in ("geo", "leo")]
+    found = settings(Campaigns([], cells))
+    assert [(one.name, one.title) for one in found] == [("voip-orbit_geo", "GEO (voip)"), ("voip-orbit_leo", "LEO (voip)")]
+
+
+def test_the_least_time_belongs_to_cells_that_transferred() -> None:
+    assert Cell({"scenario": "voip", "size": "1G"}).least_transfer_time_s is None

@@ -13,7 +13,7 @@ from test_results import record
 from openbach_run.campaign import Campaign
 from openbach_run.model import parse_scenario
 from openbach_run.record import Record
-from openbach_run.tables import Table, as_html, as_latex, as_markdown, as_text, campaign_table
+from openbach_run.tables import Table, as_html, as_latex, as_markdown, as_text, campaign_table, said
 
 
 def campaign(seeds: tuple[int, ...] = (1,), **values: tuple[str, ...]) -> Campaign:
@@ -48,6 +48,19 @@ def test_our_reading_of_the_peps_positions_stands_below_its_results() -> None:
 )
 def test_cells_without_a_time(known: list[Record], cell: str) -> None:
     assert campaign_table(campaign(vpn=("none",)), known).rows == [[cell]]
+
+
+def test_a_scenario_says_which_measure_its_table_shows() -> None:
+    source = {"name": "geo", "openbach_functions": [], "x-sweep": {"measure": "page_load_time_s"}}
+    swept = replace(campaign(size=("30M",)), scenario=parse_scenario(source, {}))
+    shown = campaign_table(swept, [replace(record(size="30M"), measures={"page_load_time_s": 5.664})])
+    assert (shown.title, shown.rows) == ("geo: page load time (s)", [["5.66"]])
+    assert "least" not in shown.note
+
+
+@pytest.mark.parametrize(("measure", "text"), [("to_client_mos", "to client mos"), ("delay_ms", "delay (ms)")])
+def test_a_measure_is_said_with_its_unit(measure: str, text: str) -> None:
+    assert said(measure) == text
 
 
 def test_a_scenario_without_arguments_has_one_cell() -> None:

@@ -1,45 +1,39 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """OpenBACH job file_transfer: one transfer of a file, timed where it arrives.
 
-With iperf3 the *receiver* always is the iperf3 client in reverse mode (-R -n): it ends the test as soon as it has the
-bytes, and reports its own time. The other way round iperf3 ends when the sender has queued its last byte. So for an
-upload the server, asked over its control port, runs the iperf3 client.
+With iperf3 the *receiver* always is the iperf3 client (see iperf3.py). So for an upload the server, asked over its
+control port, runs the iperf3 client. Flows that go on at the same time have a server each, with a port of its own.
 
-The control port (one JSON line each way) answers:
+The control port, the one below iperf3's, answers (one JSON line each way):
     {"file_bytes": n}              a file of that size lies at /n of the web server
     {"retransmits": true}          TCP segments sent again by this host so far
-    {"receive_bytes": n}           receive n bytes from an iperf3 server on the asking host: iperf3's report
+    {"receive": {…}}               receive from an iperf3 server on the asking host (an iperf3.Test): iperf3's report
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
-import select
 import signal
-import socket
-import struct
 import subprocess
 import sys
-import syslog
 import tempfile
 import time
-from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import collect_agent
+import control
+import first_byte
+import iperf3
+from iperf3 import Received
+from ready import is_listening, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
-CONTROL_PORT = 5200
 IPERF3_PORT = 5201
-IPERF3_MOST_IDLE_MS = 86_400_000
 HTTP_PORT = 8080
-READY_LIMIT_S = 30.0
-RETRY_S = 0.1
-SO_ATTACH_FILTER = 26
-ETH_P_ALL = 3
+UNLIMITED = "unlimited"
 MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 NGINX = """
@@ -63,66 +57,40 @@ def size_bytes(text: str) -> int:
     return int(size)
 
 
+def size_or_unlimited(text: str) -> int:
+    """0 for `unlimited`."""
+    return 0 if text == UNLIMITED else size_bytes(text)
+
+
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", choices=["iperf3", "http"], default="iperf3")
+    parser.add_argument("--port", type=int, default=IPERF3_PORT, help="of iperf3; the one below it is for control")
     modes = parser.add_subparsers(dest="mode", required=True)
     modes.add_parser("server")
     client = modes.add_parser("client")
     client.add_argument("server_ip")
-    client.add_argument("size", type=size_bytes, help="bytes; k, M and G are decimal")
-    client.add_argument("--direction", choices=["download", "upload"], default="download")
+    client.add_argument("size", type=size_or_unlimited, help=f"bytes; k, M and G are decimal; or {UNLIMITED}")
+    client.add_argument("--direction", choices=["download", "upload", "none"], default="download")
+    client.add_argument(
+        "--duration-s", type=int, default=0, help="how long an unlimited transfer goes on (0: until stopped)"
+    )
+    client.add_argument("--streams", type=int, choices=range(1, 129), metavar="1-128", default=1, help="in parallel")
     client.add_argument("--deadline-s", type=int, default=7200)
     client.add_argument("--cc", help="transport profile that the sender must have used")
+    client.add_argument(
+        "--own-cc", choices=["no", "yes"], default="no", help="yes: the sender sets --cc on its sockets"
+    )
+    client.add_argument("--interval-s", type=float, default=0.0, help="of the series of goodput_bps (0: none)")
+    client.add_argument("--flow", help="name of this transfer among several: suffix of its statistics")
     arguments = parser.parse_args(argv)
     if arguments.mode == "client" and arguments.tool == "http" and arguments.direction == "upload":
         parser.error("http can only download; upload with iperf3")
+    if arguments.mode == "client" and arguments.tool == "http" and not arguments.size:
+        parser.error("http transfers a size; an unlimited transfer takes iperf3")
+    if arguments.mode == "client" and arguments.size and arguments.duration_s:
+        parser.error(f"a size or a duration: give the size as {UNLIMITED}, or no --duration-s")
     return arguments
-
-
-def wait_until(state: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + READY_LIMIT_S
-    while not state():
-        if time.monotonic() > end:
-            sys.exit(f"{what} is not there after {READY_LIMIT_S:g} s")
-        time.sleep(RETRY_S)
-
-
-def is_listening(port: int) -> bool:
-    """Whether a TCP socket of this host listens on the port (state 0A in /proc/net/tcp)."""
-    tables = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
-    lines = [line.split() for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
-    return any(line[1].endswith(f":{port:04X}") and line[3] == "0A" for line in lines)
-
-
-def iperf3_client(server_ip: str, size: int, deadline_s: float) -> list[str]:
-    """Only the deadline ends a transfer that stalls: by itself iperf3 gives up after 120 s without a byte."""
-    idle = ["--rcv-timeout", str(min(round(deadline_s * 1000), IPERF3_MOST_IDLE_MS))]
-    return ["iperf3", "-c", server_ip, "-p", str(IPERF3_PORT), "-R", "-n", str(size), "-i", "0", "-J", *idle]
-
-
-def iperf3_receive(server_ip: str, size: int, deadline_s: float) -> dict[str, Any]:
-    """Receives `size` bytes; iperf3's JSON report."""
-    command = iperf3_client(server_ip, size, deadline_s)
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=deadline_s)
-    except subprocess.TimeoutExpired:
-        sys.exit(late(deadline_s))
-    return iperf3_report(done.stdout, done.stderr)
-
-
-def late(deadline_s: float) -> str:
-    return f"the transfer did not end in {deadline_s:g} s"
-
-
-def iperf3_report(printed: str, error: str) -> dict[str, Any]:
-    try:
-        report: dict[str, Any] = json.loads(printed)
-    except json.JSONDecodeError:
-        sys.exit(f"iperf3: {error.strip() or printed.strip() or 'no report'}")
-    if "error" in report:
-        sys.exit(f"iperf3: {report['error']}")
-    return report
 
 
 # The server
@@ -135,10 +103,10 @@ def retransmitted_segments() -> int:
     return int(values[names.index("RetransSegs")])
 
 
-def start_tool(tool: str, directory: Path) -> tuple[subprocess.Popen[bytes], int]:
+def start_tool(tool: str, iperf3_port: int, directory: Path) -> tuple[subprocess.Popen[bytes], int]:
     """The tool's server and its port."""
     if tool == "iperf3":
-        return subprocess.Popen(["iperf3", "-s", "-p", str(IPERF3_PORT)], stdout=subprocess.DEVNULL), IPERF3_PORT
+        return subprocess.Popen(["iperf3", "-s", "-p", str(iperf3_port)], stdout=subprocess.DEVNULL), iperf3_port
     configuration = directory / "nginx.conf"
     configuration.write_text(NGINX.format(directory=directory, port=HTTP_PORT))
     directory.chmod(0o755)
@@ -150,29 +118,21 @@ def answer(request: dict[str, Any], peer_ip: str, directory: Path) -> dict[str, 
         with (directory / str(int(request["file_bytes"]))).open("wb") as file:
             file.truncate(int(request["file_bytes"]))
         return {"ok": True}
-    if "receive_bytes" in request:
-        return iperf3_receive(peer_ip, int(request["receive_bytes"]), float(request["deadline_s"]))
+    if "receive" in request:
+        return iperf3.receive(peer_ip, iperf3.Test(**request["receive"]))
     return {"retransmits": retransmitted_segments()}
 
 
-def serve(tool: str) -> None:
+def serve(tool: str, iperf3_port: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        process, port = start_tool(tool, directory)
+        process, port = start_tool(tool, iperf3_port, directory)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         try:
             wait_until(lambda: process.poll() is not None or is_listening(port), f"{tool} on port {port}")
             if process.poll() is not None:
                 sys.exit(f"the {tool} server ended at once with exit code {process.returncode}")
-            with socket.create_server(("", CONTROL_PORT)) as control:
-                while True:
-                    connection, (peer_ip, _) = control.accept()
-                    connection.settimeout(READY_LIMIT_S)
-                    try:
-                        with connection, connection.makefile("rw") as lines:
-                            lines.write(json.dumps(answer(json.loads(lines.readline()), peer_ip, directory)) + "\n")
-                    except (OSError, ValueError) as error:  # not our client, or it has gone
-                        collect_agent.send_log(syslog.LOG_WARNING, f"request of {peer_ip}: {error}")
+            control.serve(iperf3_port - 1, lambda request, peer_ip: answer(request, peer_ip, directory))
         finally:
             process.terminate()
             process.wait()
@@ -181,117 +141,64 @@ def serve(tool: str) -> None:
 # The client
 
 
-def ask(server_ip: str, limit_s: float = READY_LIMIT_S, **request: Any) -> dict[str, Any]:
-    """The server's answer to a request; OSError if there is none."""
-    with (
-        socket.create_connection((server_ip, CONTROL_PORT), timeout=limit_s) as control,
-        control.makefile("rw") as lines,
-    ):
-        lines.write(json.dumps(request) + "\n")
-        lines.flush()
-        line = lines.readline()
-    if not line:
-        raise ConnectionError("the connection was closed without an answer")
-    answered: dict[str, Any] = json.loads(line)
-    return answered
-
-
-def is_serving(server_ip: str) -> bool:
+def is_serving(server_ip: str, control_port: int) -> bool:
     try:
-        return "retransmits" in ask(server_ip, retransmits=True)
+        return "retransmits" in control.ask(server_ip, control_port, retransmits=True)
     except OSError:
         return False
 
 
-def first_byte_filter() -> bytes:
-    """A classic BPF program for IPv4: SYNs to iperf3's port, and packets of over 500 bytes from it (the states that iperf3's
-    control connection carries are single bytes)."""
-    program = [
-        (0x30, 0, 0, 9), (0x15, 0, 12, 6),  # 0: protocol TCP, else 14
-        (0x28, 0, 0, 6), (0x45, 10, 0, 0x1FFF),  # 2: a later fragment: 14
-        (0xB1, 0, 0, 0),  # 4: X = length of the IP header
-        (0x48, 0, 0, 0), (0x15, 0, 2, IPERF3_PORT),  # 5: source port, else 9
-        (0x28, 0, 0, 2), (0x25, 6, 5, 500),  # 7: total length above 500: 15, else 14
-        (0x48, 0, 0, 2), (0x15, 0, 3, IPERF3_PORT),  # 9: destination port, else 14
-        (0x50, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 1, 0, 0x02),  # 11: SYN without ACK: 15
-        (0x06, 0, 0, 0), (0x06, 0, 0, 96),  # 14: leave it; 15: take 96 bytes
-    ]  # fmt: skip
-    return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
-
-
-def open_tap() -> socket.socket:
-    tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
-    program = ctypes.create_string_buffer(first_byte_filter())
-    tap.setsockopt(
-        socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(program.raw) // 8, ctypes.addressof(program))
-    )
-    return tap
-
-
-def time_to_first_byte(tap: socket.socket, transfer: subprocess.Popen[str], end_s: float) -> float | None:
-    """Seconds from the last SYN before the first data (that of the data connection) to that data."""
-    syn_s = None
-    while transfer.poll() is None and time.monotonic() < end_s:
-        if not select.select([tap], [], [], 1)[0]:
-            continue
-        packet, (_, _, kind, *_) = tap.recvfrom(96)
-        if kind == socket.PACKET_OUTGOING:
-            syn_s = time.monotonic()
-        elif syn_s is not None and struct.unpack_from("!H", packet, 2)[0] > 500:
-            return time.monotonic() - syn_s
-    return None
-
-
-class Received(NamedTuple):
-    """What came of a transfer, at the receiver. `congestion_control` is the sender's, if the tool tells."""
-
-    seconds: float
-    bytes: int
-    ttfb_s: float | None
-    congestion_control: str | None
-
-
-def of_iperf3(report: dict[str, Any], ttfb_s: float | None) -> Received:
-    end = report["end"]
-    return Received(
-        end["sum_received"]["seconds"], end["sum_received"]["bytes"], ttfb_s, end.get("sender_tcp_congestion")
+def iperf3_test(arguments: argparse.Namespace) -> iperf3.Test:
+    return iperf3.Test(
+        port=arguments.port,
+        size=arguments.size,
+        duration_s=arguments.duration_s,
+        streams=arguments.streams,
+        interval_s=arguments.interval_s,
+        cc=arguments.cc if arguments.own_cc == "yes" else None,
+        deadline_s=arguments.deadline_s,
     )
 
 
-def download_iperf3(server_ip: str, size: int, deadline_s: float) -> Received:
-    end_s = time.monotonic() + deadline_s
-    with open_tap() as tap, tempfile.TemporaryFile("w+") as printed:
+def download_iperf3(arguments: argparse.Namespace) -> Received:
+    """Until the bytes are there, the time is over, or the job is stopped."""
+    test = iperf3_test(arguments)
+    end_s = time.monotonic() + test.deadline_s
+    with first_byte.open_tap(test.port) as tap, tempfile.TemporaryFile("w+") as printed:
         with subprocess.Popen(
-            iperf3_client(server_ip, size, deadline_s), stdout=printed, stderr=subprocess.PIPE, text=True
+            iperf3.client_command(arguments.server_ip, test), stdout=printed, stderr=subprocess.PIPE, text=True
         ) as transfer:
-            ttfb_s = time_to_first_byte(tap, transfer, end_s)
+            signal.signal(signal.SIGTERM, lambda *_: transfer.terminate())
+            ttfb_s = first_byte.seconds(tap, transfer, end_s)
             tap.close()  # from here on it would only cost time
             try:
                 error = transfer.communicate(timeout=max(end_s - time.monotonic(), 0))[1]
             except subprocess.TimeoutExpired:
                 transfer.kill()
-                sys.exit(late(deadline_s))
+                sys.exit(iperf3.late(test.deadline_s))
         printed.seek(0)
-        return of_iperf3(iperf3_report(printed.read(), error), ttfb_s)
+        return iperf3.received(iperf3.report(printed.read(), error, test), ttfb_s)
 
 
-def download_http(server_ip: str, size: int, deadline_s: float) -> Received:
-    ask(server_ip, file_bytes=size)
-    url = f"http://{server_ip}:{HTTP_PORT}/{size}"
-    command = ["curl", "-sS", "--fail", "--max-time", str(deadline_s), "-o", "/dev/null", "-w", "%{json}", url]
+def download_http(arguments: argparse.Namespace) -> Received:
+    control.ask(arguments.server_ip, arguments.port - 1, file_bytes=arguments.size)
+    url = f"http://{arguments.server_ip}:{HTTP_PORT}/{arguments.size}"
+    limit_s = str(arguments.deadline_s)
+    command = ["curl", "-sS", "--fail", "--max-time", limit_s, "-o", "/dev/null", "-w", "%{json}", url]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"curl: {done.stderr.strip()}")
     report = json.loads(done.stdout)
-    return Received(report["time_total"], report["size_download"], report["time_starttransfer"], None)
+    return Received(report["time_total"], report["size_download"], report["time_starttransfer"], None, [])
 
 
-def upload_iperf3(server_ip: str, size: int, deadline_s: float) -> Received:
-    with subprocess.Popen(["iperf3", "-s", "-1", "-p", str(IPERF3_PORT)], stdout=subprocess.DEVNULL) as server:
-        wait_until(lambda: is_listening(IPERF3_PORT), "iperf3")
-        report = ask(server_ip, deadline_s, receive_bytes=size, deadline_s=deadline_s)
+def upload_iperf3(arguments: argparse.Namespace) -> Received:
+    test = iperf3_test(arguments)
+    with subprocess.Popen(["iperf3", "-s", "-1", "-p", str(test.port)], stdout=subprocess.DEVNULL) as server:
+        wait_until(lambda: is_listening(test.port), "iperf3")
+        report = control.ask(arguments.server_ip, test.port - 1, test.deadline_s, receive=asdict(test))
         server.terminate()
-    return of_iperf3(report, None)
+    return iperf3.received(report, None)
 
 
 TRANSFERS = {
@@ -308,34 +215,47 @@ def check_congestion_control(wanted: str | None, used: str | None) -> None:
 
 
 def transfer(arguments: argparse.Namespace) -> None:
-    wait_until(lambda: is_serving(arguments.server_ip), f"the server of file_transfer on {arguments.server_ip}")
+    server_ip, control_port = arguments.server_ip, arguments.port - 1
+    wait_until(lambda: is_serving(server_ip, control_port), f"the server of file_transfer on {server_ip}")
     downloads = arguments.direction == "download"
 
     def sender_retransmits() -> int:
-        return int(ask(arguments.server_ip, retransmits=True)["retransmits"]) if downloads else retransmitted_segments()
+        counted = (
+            control.ask(server_ip, control_port, retransmits=True)["retransmits"]
+            if downloads
+            else retransmitted_segments()
+        )
+        return int(counted)
 
     before = sender_retransmits()
-    move = TRANSFERS[arguments.tool, arguments.direction]
-    received = move(arguments.server_ip, arguments.size, arguments.deadline_s)
+    start_ms = collect_agent.now()
+    received = TRANSFERS[arguments.tool, arguments.direction](arguments)
     if received.bytes < arguments.size:
         sys.exit(f"only {received.bytes} of {arguments.size} bytes arrived")
     check_congestion_control(arguments.cc, received.congestion_control)
+    for begins_s, lasts_s, size in received.series:
+        if arguments.interval_s and lasts_s:
+            time_ms = start_ms + round((begins_s + lasts_s) * 1000)
+            collect_agent.send_stat(
+                time_ms, suffix=arguments.flow, interval_goodput_bps=size * 8 / lasts_s, interval_s=lasts_s
+            )
     collect_agent.send_stat(
         collect_agent.now(),
+        suffix=arguments.flow,
         transfer_time_s=received.seconds,
         goodput_bps=received.bytes * 8 / received.seconds,
         bytes=received.bytes,
         ttfb_s=received.ttfb_s,
         congestion_control=received.congestion_control,
-        retransmits=sender_retransmits() - before,
+        retransmits=None if iperf3_test(arguments).is_endless else sender_retransmits() - before,
     )
 
 
 def main() -> None:
     arguments = parse()
     if arguments.mode == "server":
-        serve(arguments.tool)
-    else:
+        serve(arguments.tool, arguments.port)
+    elif arguments.direction != "none":
         try:
             transfer(arguments)
         except OSError as error:

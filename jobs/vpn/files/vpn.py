@@ -27,14 +27,17 @@ CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
 CONFIGS = Path(__file__).parent / "vpn-configs"
 HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
+"""Of tunnel 0; each further one has the port below."""
 LIMIT_S = 60.0
 RETRY_S = 0.2
-DEVICE = "vpn0"
+FLOW_TABLE = 100
+"""Routing table of tunnel 0 if it is for one flow only; each further one has the next."""
+FLOW_PRIORITY = 1000
 STOP_GRACE_S = 5.0
 UNSUPPORTED = 127
 LAST_LINES = 10
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
-TUNNEL_IPS = {"server": ("10.200.0.1", "10.200.0.2"), "client": ("10.200.0.2", "10.200.0.1"), "wait": ("", "")}
+TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2", "10.200.{}.1"), "wait": ("", "")}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -45,9 +48,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("remote_network")
     parser.add_argument("--tunnel-ip")
     parser.add_argument("--remote-tunnel-ip")
+    parser.add_argument("--tunnel", type=int, choices=range(64), metavar="0-63", default=0, help="number among several")
+    parser.add_argument(
+        "--flow-port", type=int, default=0, help="the tunnel is for the TCP flow with this server port only"
+    )
     parser.add_argument("role", choices=sorted(TUNNEL_IPS))
     arguments = parser.parse_args(argv)
-    own, other = TUNNEL_IPS[arguments.role]
+    own, other = (address.format(arguments.tunnel) for address in TUNNEL_IPS[arguments.role])
+    arguments.device = f"vpn{arguments.tunnel}"
+    arguments.exchange_port = EXCHANGE_PORT - arguments.tunnel
     arguments.tunnel_ip = arguments.tunnel_ip or own
     arguments.remote_tunnel_ip = arguments.remote_tunnel_ip or other
     return arguments
@@ -77,23 +86,25 @@ def last_lines(log: Path) -> str:
 def exchange(arguments: argparse.Namespace, public: str) -> str:
     """Gives the other end our public key and returns its own. The server listens, the client connects."""
     if arguments.role == "server":
-        with socket.create_server((arguments.local_ip, EXCHANGE_PORT)) as listener:
+        with socket.create_server((arguments.local_ip, arguments.exchange_port)) as listener:
             listener.settimeout(LIMIT_S)
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
-                sys.exit(f"no VPN client has connected to port {EXCHANGE_PORT} after {LIMIT_S:g} s")
+                sys.exit(f"no VPN client has connected to port {arguments.exchange_port} after {LIMIT_S:g} s")
         return swap(connection, public)
     connections: list[socket.socket] = []
 
     def connect() -> bool:
         try:
-            connections.append(socket.create_connection((arguments.remote_ip, EXCHANGE_PORT), timeout=LIMIT_S))
+            connections.append(
+                socket.create_connection((arguments.remote_ip, arguments.exchange_port), timeout=LIMIT_S)
+            )
         except OSError:
             return False
         return True
 
-    retried(connect, f"the VPN server {arguments.remote_ip} does not answer on port {EXCHANGE_PORT}")
+    retried(connect, f"the VPN server {arguments.remote_ip} does not answer on port {arguments.exchange_port}")
     return swap(connections[0], public)
 
 
@@ -107,12 +118,34 @@ def swap(connection: socket.socket, public: str) -> str:
     return str(json.loads(received))
 
 
-def close_clear_path(network: str) -> None:
-    run("ip", "route", "replace", "unreachable", network, "metric", "1000")
+def clear_path(arguments: argparse.Namespace) -> list[str]:
+    """The route that holds packets back while there is no tunnel; each tunnel has its own."""
+    metric = str(1000 + arguments.tunnel)
+    table = ["table", flow_table(arguments)] if arguments.flow_port else []
+    return ["unreachable", arguments.remote_network, "metric", metric, *table]
 
 
-def open_clear_path(network: str) -> None:
-    subprocess.run(["ip", "route", "del", "unreachable", network, "metric", "1000"], check=False, capture_output=True)
+def flow_table(arguments: argparse.Namespace) -> str:
+    return str(FLOW_TABLE + arguments.tunnel)
+
+
+def flow_rule(arguments: argparse.Namespace) -> list[str]:
+    """Sends the flow to the tunnel's own routing table: its port is the destination's on the client's side."""
+    side = "dport" if arguments.role == "client" else "sport"
+    chosen = ["ipproto", "tcp", side, str(arguments.flow_port), "to", arguments.remote_network]
+    return ["priority", str(FLOW_PRIORITY + arguments.tunnel), *chosen, "lookup", flow_table(arguments)]
+
+
+def close_clear_path(arguments: argparse.Namespace) -> None:
+    run("ip", "route", "replace", *clear_path(arguments))
+    if arguments.flow_port:
+        run("ip", "rule", "add", *flow_rule(arguments))
+
+
+def open_clear_path(arguments: argparse.Namespace) -> None:
+    if arguments.flow_port:
+        subprocess.run(["ip", "rule", "del", *flow_rule(arguments)], check=False, capture_output=True)
+    subprocess.run(["ip", "route", "del", *clear_path(arguments)], check=False, capture_output=True)
 
 
 def unblock_signals() -> None:
@@ -122,7 +155,7 @@ def unblock_signals() -> None:
 def goes_through(arguments: argparse.Namespace, daemon: subprocess.Popen[bytes], log: Path) -> bool:
     if daemon.poll():
         sys.exit(ended(arguments.kind, daemon, log))
-    command = ["ping", "-n", "-c", "1", "-W", "3", "-I", DEVICE, arguments.remote_tunnel_ip]
+    command = ["ping", "-n", "-c", "1", "-W", "3", "-I", arguments.device, arguments.remote_tunnel_ip]
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
@@ -137,9 +170,9 @@ def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
     return wanted
 
 
-def report() -> None:
+def report(device: str) -> None:
     """The tunnel interface's counters."""
-    (link,) = json.loads(run("ip", "-s", "-j", "link", "show", DEVICE))
+    (link,) = json.loads(run("ip", "-s", "-j", "link", "show", device))
     received, sent = link["stats64"]["rx"], link["stats64"]["tx"]
     collect_agent.send_stat(
         collect_agent.now(), rx_bytes=received["bytes"], tx_bytes=sent["bytes"], tx_dropped=sent["dropped"]
@@ -152,7 +185,8 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     environment = {
         "VPN_DIR": str(directory),
         "VPN_ROLE": arguments.role,
-        "VPN_DEVICE": DEVICE,
+        "VPN_DEVICE": arguments.device,
+        "VPN_TUNNEL": str(arguments.tunnel),
         "VPN_LOCAL_IP": arguments.local_ip,
         "VPN_REMOTE_IP": arguments.remote_ip,
         "VPN_TUNNEL_IP": arguments.tunnel_ip,
@@ -176,14 +210,16 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             sys.exit(ended(arguments.kind, daemon, log))
         nothing = f"no packet has gone through {arguments.kind}"
         retried(lambda: goes_through(arguments, daemon, log), nothing, lambda: last_lines(log))
-        run("ip", "route", "replace", arguments.remote_network, "via", arguments.remote_tunnel_ip, "dev", DEVICE)
+        way = ["via", arguments.remote_tunnel_ip, "dev", arguments.device]
+        table = ["table", flow_table(arguments)] if arguments.flow_port else []
+        run("ip", "route", "replace", arguments.remote_network, *way, *table)
         setup_time_s = time.monotonic() - start_s
         collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
         cc = carrier_congestion_control(arguments)
         collect_agent.send_stat(collect_agent.now(), setup_time_s=setup_time_s, congestion_control=cc)
         if not is_stopped(daemon, has_daemon):
             sys.exit(ended(arguments.kind, daemon, log))
-        report()
+        report(arguments.device)
     finally:
         daemon.terminate()
         daemon.wait()
@@ -206,29 +242,33 @@ def ended(kind: str, daemon: subprocess.Popen[bytes], log: Path) -> str:
     return f"{kind} ended by itself with exit code {daemon.returncode}{last_lines(log)}"
 
 
-def leads_into_tunnel(network: str) -> bool:
-    routes = json.loads(run("ip", "-j", "route", "show", network))
-    return any(route.get("dev") == DEVICE for route in routes)
+def leads_into_tunnel(arguments: argparse.Namespace) -> bool:
+    table = flow_table(arguments) if arguments.flow_port else "main"
+    command = ["ip", "-j", "route", "show", arguments.remote_network, "table", table]
+    shown = subprocess.run(
+        command, check=False, capture_output=True, text=True
+    ).stdout  # no table yet: an error, no route
+    return any(route.get("dev") == arguments.device for route in json.loads(shown or "[]"))
 
 
 def main() -> None:
     arguments = parse()
     if arguments.role == "wait":
         if arguments.kind != "none":
-            network = arguments.remote_network
-            retried(lambda: leads_into_tunnel(network), f"{network} is not reached through {arguments.kind}")
+            missing = f"{arguments.remote_network} is not reached through {arguments.kind} ({arguments.device})"
+            retried(lambda: leads_into_tunnel(arguments), missing)
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, signal.SIGCHLD})
     if arguments.kind == "none":
         signal.sigwait(SIGNALS)
         return
     os.umask(0o077)
-    close_clear_path(arguments.remote_network)
+    close_clear_path(arguments)
     try:
         with tempfile.TemporaryDirectory(prefix="vpn-") as name:
             tunnel(arguments, Path(name))
     finally:
-        open_clear_path(arguments.remote_network)
+        open_clear_path(arguments)
 
 
 if __name__ == "__main__":

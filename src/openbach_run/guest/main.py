@@ -8,10 +8,12 @@ result.json, whatever goes wrong. Times are virtual seconds since the run began.
 from __future__ import annotations
 
 import json
+import os
 import time
 from typing import Any, TextIO
 
 RUN_DIRECTORY = "/run/openbach"
+LINK_FILES = "/run/link_files"
 
 
 def main() -> int:
@@ -45,6 +47,7 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
 
     with open(f"{RUN_DIRECTORY}/run.json") as file:
         run = json.load(file)
+    _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
     namespaces = network.build(Inventory.from_dict(run["inventory"]))
@@ -59,3 +62,11 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
             failure["exit_code"] = agents.processes[failure["instance_id"]].exit_code
             failure["last_lines"] = agents.last_lines(failure["instance_id"])
     return {"status": status, "failed": director.failed}
+
+
+def _place_link_files(texts: dict[str, str]) -> None:
+    """Where the values of the arguments say that they are."""
+    os.makedirs(LINK_FILES, exist_ok=True)
+    for name, text in texts.items():
+        with open(f"{LINK_FILES}/{name}", "w") as file:
+            file.write(text)

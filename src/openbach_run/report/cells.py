@@ -59,7 +59,7 @@ class Cell:
 
     @property
     def least_transfer_time_s(self) -> float | None:
-        return least_transfer_time_s(self.values.get("size", ""))
+        return least_transfer_time_s(self.values.get("size", "")) if self.measured("transfer_time_s") else None
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,10 @@ def settings(campaigns: Campaigns) -> list[Setting]:
     found = []
     for key, cells in groups.items():
         shared = {name: value for name, value in key if value[:1] not in ("", "$")}  # $cc: no value of its own
-        scenario, orbit = shared.pop("scenario"), shared.pop("orbit", "")
+        scenario = shared.pop("scenario")
         siblings = [dict(other) for other in groups if dict(other)["scenario"] == scenario]
         told_apart = [f"{name}_{value}" for name, value in shared.items() if len({one[name] for one in siblings}) > 1]
+        orbit = shared.pop("orbit", "")
         inside = ", ".join([scenario, *(f"{name}={value}" for name, value in shared.items())])
         title = f"{orbit.upper()} ({inside})" if orbit else inside
         found.append(Setting(file_name(scenario, *told_apart), title, cells))

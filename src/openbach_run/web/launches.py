@@ -15,7 +15,7 @@ from openbach_run.errors import InputError
 from openbach_run.model import parse_scenario
 from openbach_run.record import Record, Store, events, statistics
 from openbach_run.sub_runs import unfold_all, unfold_campaign
-from openbach_run.tables import campaign_table
+from openbach_run.tables import campaign_table, said
 from openbach_run.web.answers import Services, not_found
 from openbach_run.web.instances import GUEST_START_MS, find_scenario, project_inventory
 from openbach_run.web.replay import as_date
@@ -98,14 +98,15 @@ def campaign_of_launch(services: Services, row: Row, runs: Sequence[Row]) -> Cam
 
 
 def state(services: Services, number: int) -> dict[str, Any]:
-    """How far a launch is, its table of transfer times, and its runs."""
+    """How far a launch is, its table, and its runs."""
     row = find_launch(services, number)
     runs = runs_of(services, number)
     values: dict[str, list[str]] = json.loads(row["values"])
     swept = [name for name, listed in values.items() if len(listed) > 1]
     records = {record.run_id: record for record in records_of(runs)}
     parts = unfold_all(list(records.values()), services.launcher.directory(row["scenario"]) / "runs")
-    shown = campaign_table(unfold_campaign(campaign_of_launch(services, row, runs), parts), parts)
+    campaign = unfold_campaign(campaign_of_launch(services, row, runs), parts)
+    shown = campaign_table(campaign, parts)
     return {
         "total": len(runs),
         "done": sum(run["stop_date"] is not None for run in runs),
@@ -117,6 +118,7 @@ def state(services: Services, number: int) -> dict[str, Any]:
             "labels": shown.labels,
             "rows": shown.rows,
             "note": shown.note,
+            "measure": said(campaign.measure),
         },
         "runs": [
             {
@@ -126,7 +128,7 @@ def state(services: Services, number: int) -> dict[str, Any]:
                 "status": run["status"],
                 "ended": run["stop_date"] is not None,
                 "virtual_s": _virtual_s(services, run),
-                "transfer_time_s": _measured(run, records),
+                "measured": _measured(run, records, campaign.measure),
                 "error": run["error"],
             }
             for run in runs
@@ -140,9 +142,9 @@ def _virtual_s(services: Services, run: Row) -> float:
     return (datetime.fromisoformat(run["stop_date"]) - datetime.fromisoformat(run["start_date"])).total_seconds()
 
 
-def _measured(run: Row, records: Mapping[str, Record]) -> float | None:
+def _measured(run: Row, records: Mapping[str, Record], measure: str) -> float | None:
     record = records.get(Path(run["run_dir"]).name)
-    return record.measures.get("transfer_time_s") if record else None
+    return record.measures.get(measure) if record else None
 
 
 # One run, while it runs and afterwards

@@ -34,7 +34,7 @@ function short(number) {
 }
 
 // groups: [{label, bars: [{name, value}]}], value NaN where there is none yet
-function drawBars(figure, title, unit, groups) {
+function drawBars(figure, title, groups) {
   const names = [...new Set(groups.flatMap((group) => group.bars.map((bar) => bar.name)))];
   const most = Math.max(...groups.flatMap((group) => group.bars.map((bar) => bar.value)).filter(Number.isFinite));
   if (!Number.isFinite(most)) return figure.replaceChildren();
@@ -43,8 +43,8 @@ function drawBars(figure, title, unit, groups) {
   const height = top + groups.reduce((sum, group) => sum + group.bars.length * bar + 10, 0) + 24;
   const left = Math.min(260, 20 + 7 * Math.max(...groups.map((group) => group.label.length)));
   const scale = (WIDTH - left - 70) / most;
-  const made = drawing(figure, height, `${title}, ${unit}; the same numbers are in the table`);
-  made.append(svg("text", { x: 0, y: 14, "font-weight": 600 }, `${title} (${unit})`));
+  const made = drawing(figure, height, `${title}; the same numbers are in the table`);
+  made.append(svg("text", { x: 0, y: 14, "font-weight": 600 }, title));
   names.forEach((name, index) => {
     const x = (index % 4) * 180;
     const y = 32 + 18 * Math.floor(index / 4);
@@ -72,7 +72,7 @@ function drawBars(figure, title, unit, groups) {
   }
 }
 
-// A table of transfer times as groups of bars: a group per row.
+// A table as groups of bars: a group per row.
 function groupsOf(table) {
   return table.rows.map((row) => ({
     label: row.slice(0, table.labels).join(" · ") || table.title.split(":")[0],

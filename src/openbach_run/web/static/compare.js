@@ -9,4 +9,5 @@ const groups = [...document.querySelectorAll("table.times")].flatMap((table) => 
   const rows = [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
   return groupsOf({ labels, header, rows, title: launch }).map((group) => ({ ...group, label: `${launch} ${group.label}` }));
 });
-if (groups.length) drawBars(document.getElementById("bars"), "Transfer time", "s", groups);
+const measures = [...document.querySelectorAll("table.times")].map((table) => table.dataset.measure);
+if (groups.length) drawBars(document.getElementById("bars"), [...new Set(measures)].join(", "), groups);

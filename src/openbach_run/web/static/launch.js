@@ -30,11 +30,11 @@ function fill(table, header, rows, labels) {
   table.replaceChildren(top, body);
 }
 
-function showRuns(runs) {
-  const seconds = (value) => (value === null || value === undefined ? "" : value.toFixed(2));
-  const rows = runs.map((run) => [run.id, run.cell, run.seed, run.status, run.virtual_s.toFixed(1), seconds(run.transfer_time_s)]);
+function showRuns(runs, measure) {
+  const figure = (value) => (value === null || value === undefined ? "" : value.toFixed(2));
+  const rows = runs.map((run) => [run.id, run.cell, run.seed, run.status, run.virtual_s.toFixed(1), figure(run.measured)]);
   const table = document.getElementById("runs");
-  fill(table, ["Run", "Cell", "Seed", "State", "Virtual s", "Transfer time (s)"], rows, 4);
+  fill(table, ["Run", "Cell", "Seed", "State", "Virtual s", measure], rows, 4);
   [...table.tBodies[0].rows].forEach((row, index) => {
     if (runs[index].error) row.append(element("td", runs[index].error, { class: "failed" }));
   });
@@ -60,8 +60,8 @@ function showState(state) {
   fill(table, state.table.header, state.table.rows, state.table.labels);
   document.getElementById("title").textContent = state.table.title;
   document.getElementById("note").textContent = state.table.note;
-  drawBars(document.getElementById("bars"), "Transfer time", "s", groupsOf(state.table));
-  showRuns(state.runs);
+  drawBars(document.getElementById("bars"), state.table.measure, groupsOf(state.table));
+  showRuns(state.runs, state.table.measure);
   document.getElementById("stop").hidden = state.done === state.total;
 }
 

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""iperf3's command line and its report.
+
+The receiver always is the iperf3 client in reverse mode (-R): it ends the test as soon as it has the bytes, and reports
+its own time. The other way round iperf3 ends when the sender has queued its last byte.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+MOST_IDLE_MS = 86_400_000
+LONGEST_S = 86_400
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test. `size` 0 is as much as goes in `duration_s`; both 0: until it is stopped. `cc` is the sender's congestion
+    control, None what its host has. `interval_s` 0 makes no series."""
+
+    port: int
+    size: int
+    duration_s: int
+    streams: int
+    interval_s: float
+    cc: str | None
+    deadline_s: float
+
+    @property
+    def is_endless(self) -> bool:
+        """Only ended by being stopped."""
+        return not self.size and not self.duration_s
+
+
+class Received(NamedTuple):
+    """What came of a transfer, at the receiver. `congestion_control` is the sender's, if the tool tells. `series` has
+    seconds from the start, their length, and bytes."""
+
+    seconds: float
+    bytes: int
+    ttfb_s: float | None
+    congestion_control: str | None
+    series: list[tuple[float, float, int]]
+
+
+def client_command(server_ip: str, test: Test) -> list[str]:
+    """Only the deadline ends a transfer that stalls: by itself iperf3 gives up after 120 s without a byte."""
+    idle_ms = min(round(test.deadline_s * 1000), MOST_IDLE_MS)
+    amount = ["-n", str(test.size)] if test.size else ["-t", str(test.duration_s or LONGEST_S)]
+    own = ["-C", test.cc] if test.cc else []
+    return [
+        *("iperf3", "-c", server_ip, "-p", str(test.port), "-R", *amount, "-P", str(test.streams), *own),
+        *("-i", f"{test.interval_s:g}", "-J", "--rcv-timeout", str(idle_ms)),
+    ]
+
+
+def receive(server_ip: str, test: Test) -> dict[str, Any]:
+    """Receives; iperf3's JSON report."""
+    try:
+        done = subprocess.run(
+            client_command(server_ip, test), check=False, capture_output=True, text=True, timeout=test.deadline_s
+        )
+    except subprocess.TimeoutExpired:
+        sys.exit(late(test.deadline_s))
+    return report(done.stdout, done.stderr, test)
+
+
+def late(deadline_s: float) -> str:
+    return f"the transfer did not end in {deadline_s:g} s"
+
+
+def report(printed: str, error: str, test: Test) -> dict[str, Any]:
+    """An endless test says that it was interrupted, and tells what came until then."""
+    try:
+        read: dict[str, Any] = json.loads(printed)
+    except json.JSONDecodeError:
+        sys.exit(f"iperf3: {error.strip() or printed.strip() or 'no report'}")
+    if "error" in read and not test.is_endless:
+        sys.exit(f"iperf3: {read['error']}")
+    return read
+
+
+def received(read: dict[str, Any], ttfb_s: float | None) -> Received:
+    """What a report says of the receiver. Without its end, which a stopped test has not: the sum of its intervals."""
+    series = [(one["sum"]["start"], one["sum"]["seconds"], one["sum"]["bytes"]) for one in read["intervals"]]
+    end = read["end"]
+    if total := end.get("sum_received"):
+        seconds, size = total["seconds"], total["bytes"]
+    else:
+        seconds, size = sum(one[1] for one in series), sum(one[2] for one in series)
+    return Received(seconds, size, ttfb_s, end.get("sender_tcp_congestion"), series)

@@ -1,0 +1,1 @@
+../../satcom_link/files/netem.py

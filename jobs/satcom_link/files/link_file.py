@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Link files: how the rate, delay and loss of a link change with time, as CSV that people and programs write.
+
+    # Comment: where the link comes from. `# repeat_s: 60` makes it begin again after 60 s.
+    time_s,direction,rate_bps,delay_ms,loss_pct
+    0,forward,10000000,250,0
+    0,return,2000000,250,0
+    12.5,both,,251.5,
+
+A row is the state of one direction (`forward`: towards the terminal, `return`, or `both`) from `time_s` on until that
+direction's next row; the last one holds. Columns come in any order; `direction` (both) and `loss_pct` (0) may be absent.
+An empty cell is the value of the row before. `rate_bps` 0 holds packets back, `loss_pct` 100 loses them.
+
+Everything is read line by line: memory does not grow with the file.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple, dataclass, replace
+from itertools import count
+from typing import NoReturn, TextIO
+
+DIRECTIONS = {"forward": ("forward",), "return": ("return",), "both": ("forward", "return")}
+VALUES = ("rate_bps", "delay_ms", "loss_pct")
+COLUMNS = ("time_s", "direction", *VALUES)
+REQUIRED = {"time_s", "rate_bps", "delay_ms"}
+OTHER_UNITS = {
+    "time": "time_s, seconds from the start of the link",
+    "time_ms": "time_s: divide by 1000",
+    "time_us": "time_s: divide by 1000000",
+    "timestamp": "time_s, seconds from the start of the link",
+    "rate": "rate_bps, bit/s",
+    "rate_kbps": "rate_bps: multiply by 1000",
+    "rate_mbps": "rate_bps: multiply by 1000000",
+    "rate_gbps": "rate_bps: multiply by 1000000000",
+    "delay": "delay_ms, one way",
+    "delay_s": "delay_ms: multiply by 1000",
+    "delay_us": "delay_ms: divide by 1000",
+    "rtt_ms": "delay_ms, one way: halve it",
+    "loss": "loss_pct: 1 is one packet in a hundred",
+    "loss_ratio": "loss_pct: multiply by 100",
+}
+"""Headings that are understood but not taken, in lower case, and what to do with their numbers."""
+GREATEST = {
+    "time_s": (1e9, "count seconds from the start of the link"),
+    "rate_bps": (1e12, "no link is faster than 1 Tbit/s"),
+    "delay_ms": (60e3, "are these microseconds? delay_ms is at most 60000"),
+    "loss_pct": (100.0, "loss_pct is a percentage, 0 to 100"),
+}
+LEAST_RATE_BPS = 1000.0
+REPEAT = re.compile(r"#\s*repeat_s\s*:(.*)")
+LINE_BYTES = 4096
+FILE_BYTES = 64 << 20
+
+
+class LinkFileError(ValueError):
+    """What is wrong with a link file, in which line, and what would be right."""
+
+
+@dataclass(frozen=True)
+class State:
+    rate_bps: float
+    delay_ms: float
+    loss_pct: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """From `time_s` on, `direction` ("forward" or "return") has this state."""
+
+    time_s: float
+    direction: str
+    state: State
+
+
+@dataclass(frozen=True)
+class Range:
+    least: float
+    mean: float
+    greatest: float
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction over the file's duration. Means are over time; an outage is a rate of 0 or a loss of 100 %."""
+
+    rate_bps: Range
+    delay_ms: Range
+    first_rate_bps: float
+    outages: int
+    outage_s: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """`duration_s` is the time of the last row, or after how long the link begins again (`repeats`)."""
+
+    duration_s: float
+    repeats: bool
+    rows: int
+    forward: Direction
+    back: Direction
+
+    @property
+    def mean_rtt_ms(self) -> float:
+        return self.forward.delay_ms.mean + self.back.delay_ms.mean
+
+    @property
+    def first_rate_bps(self) -> float:
+        """First rate above 0 of the forward direction; 0 if it has none."""
+        return self.forward.first_rate_bps
+
+
+def read(path: str | os.PathLike[str]) -> Iterator[Change]:
+    """The changes of a link file in the order of time, `forward` before `return` where a row is for both.
+
+    Lazy; endless if the file repeats. What changes nothing is left out. Raises LinkFileError when it comes to what is wrong.
+    """
+    states: dict[str, State] = {}
+    repeat_s = 0.0
+    for period in count():
+        one_pass = _Pass(path)
+        changed = False
+        for change in one_pass:
+            if states.get(change.direction) != change.state:
+                states[change.direction] = change.state
+                changed = True
+                yield replace(change, time_s=period * repeat_s + change.time_s)
+        if one_pass.repeat_s is None or not changed:
+            return
+        repeat_s = one_pass.repeat_s
+
+
+def check(path: str | os.PathLike[str]) -> Summary:
+    """Reads a link file once, whole. Raises LinkFileError."""
+    one_pass = _Pass(path)
+    directions: dict[str, _Totals] = {}
+    last_s = 0.0
+    for change in one_pass:
+        last_s = change.time_s
+        directions.setdefault(change.direction, _Totals(change.state)).enter(change.state, change.time_s)
+    duration_s = last_s if one_pass.repeat_s is None else one_pass.repeat_s
+    forward, back = (directions[name].after(duration_s) for name in ("forward", "return"))
+    return Summary(duration_s, one_pass.repeat_s is not None, one_pass.rows, forward, back)
+
+
+def write(changes: Iterable[Change], until_s: float, comments: Iterable[str], out: TextIO) -> None:
+    """Writes a link file: the comments, then what changes before `until_s`. The same state of both directions is one row."""
+    for comment in comments:
+        out.writelines(f"# {line}\n" for line in comment.splitlines())
+    out.write(",".join(COLUMNS) + "\n")
+    held: Change | None = None
+    for change in changes:
+        if change.time_s >= until_s:
+            break
+        if held is not None and change == replace(held, direction="return") and held.direction == "forward":
+            held = replace(held, direction="both")
+            continue
+        if held is not None:
+            out.write(_row(held))
+        held = change
+    if held is not None:
+        out.write(_row(held))
+
+
+def _row(change: Change) -> str:
+    return ",".join((_plain(change.time_s), change.direction, *map(_plain, astuple(change.state)))) + "\n"
+
+
+def _plain(value: float) -> str:
+    return repr(float(value)).removesuffix(".0")
+
+
+class _Totals:
+    """Of one direction, up to its newest change."""
+
+    def __init__(self, first: State) -> None:
+        self.since_s = 0.0
+        self.state = self.least = self.greatest = first
+        self.bits = self.delay_sum = 0.0
+        self.first_rate_bps = 0.0
+        self.outages = 0
+        self.outage_s = 0.0
+        self.down = False
+
+    def enter(self, state: State, time_s: float) -> None:
+        self.hold_until(time_s)
+        self.state = state
+        self.least = _each(min, self.least, state)
+        self.greatest = _each(max, self.greatest, state)
+        self.first_rate_bps = self.first_rate_bps or state.rate_bps
+        down = state.rate_bps == 0 or state.loss_pct == 100
+        self.outages += down and not self.down
+        self.down = down
+
+    def hold_until(self, time_s: float) -> None:
+        held_s = time_s - self.since_s
+        self.since_s = time_s
+        self.bits += held_s * self.state.rate_bps
+        self.delay_sum += held_s * self.state.delay_ms
+        self.outage_s += held_s * self.down
+
+    def after(self, duration_s: float) -> Direction:
+        self.hold_until(duration_s)
+        rate_bps = self.bits / duration_s if duration_s else self.state.rate_bps
+        delay_ms = self.delay_sum / duration_s if duration_s else self.state.delay_ms
+        return Direction(
+            rate_bps=Range(self.least.rate_bps, rate_bps, self.greatest.rate_bps),
+            delay_ms=Range(self.least.delay_ms, delay_ms, self.greatest.delay_ms),
+            first_rate_bps=self.first_rate_bps,
+            outages=self.outages,
+            outage_s=self.outage_s,
+        )
+
+
+def _each(choose: Callable[[float, float], float], one: State, other: State) -> State:
+    return State(
+        choose(one.rate_bps, other.rate_bps), choose(one.delay_ms, other.delay_ms), choose(one.loss_pct, other.loss_pct)
+    )
+
+
+class _Pass:
+    """One reading of a link file, from its first line to its last. `repeat_s` is known when it has ended."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+        self.line = 0
+        self.rows = 0
+        self.repeat_s: float | None = None
+        self.columns: list[str] = []
+        self.newest: dict[str, Change] = {}
+        self.last_s = 0.0
+
+    def __iter__(self) -> Iterator[Change]:
+        for text in self._lines():
+            if text.startswith("#"):
+                self._comment(text)
+            elif text and not self.columns:
+                self._heading(text)
+            elif text:
+                yield from self._changes(text)
+        self._end()
+
+    def fail(self, text: str, column: str = "") -> NoReturn:
+        place = (f", line {self.line}" if self.line else "") + (f", column {column}" if column else "")
+        raise LinkFileError(f"{os.fspath(self.path)}{place}: {text}")
+
+    def _lines(self) -> Iterator[str]:
+        try:
+            self._refuse(os.stat(self.path))
+            with open(self.path, "rb") as file:
+                while line := file.readline(LINE_BYTES + 1):
+                    self.line += 1
+                    if len(line) > LINE_BYTES:
+                        self.fail(f"a line of more than {LINE_BYTES} bytes: this is no link file")
+                    yield line.decode("utf-8-sig" if self.line == 1 else "utf-8").strip()
+        except UnicodeDecodeError:
+            self.fail("not UTF-8: a link file is CSV text")
+        except OSError as error:
+            self.fail(error.strerror or str(error))
+
+    def _refuse(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            self.fail("not a regular file")
+        if status.st_size > FILE_BYTES:
+            self.fail(f"{status.st_size >> 20} MiB, more than the {FILE_BYTES >> 20} that a link file may have")
+
+    def _comment(self, text: str) -> None:
+        if repeat := REPEAT.fullmatch(text):
+            if self.repeat_s is not None:
+                self.fail("a second repeat_s: give one")
+            self.repeat_s = self._number("repeat_s", repeat[1].strip())
+
+    def _heading(self, text: str) -> None:
+        self.columns = [name.strip() for name in text.split(",")]
+        for name in self.columns:
+            if name not in COLUMNS:
+                wanted = OTHER_UNITS.get(name.lower())
+                self.fail(f"unknown column {name!r}: " + (f"give {wanted}" if wanted else f"known are {', '.join(COLUMNS)}"))
+        if len(set(self.columns)) < len(self.columns):
+            self.fail("a column is there twice")
+        if missing := REQUIRED.difference(self.columns):
+            self.fail(f"no column {' and no column '.join(sorted(missing))}; the header is {','.join(COLUMNS)}")
+
+    def _changes(self, text: str) -> Iterator[Change]:
+        cells = [cell.strip() for cell in text.split(",")]
+        if len(cells) != len(self.columns):
+            self.fail(f"{len(cells)} cells; the header has {len(self.columns)}: {','.join(self.columns)}")
+        row = dict(zip(self.columns, cells, strict=True))
+        self.rows += 1
+        time_s = self._number("time_s", row["time_s"])
+        if time_s < self.last_s:
+            self.fail(f"time_s is {_plain(time_s)} after {_plain(self.last_s)}: times must not go back")
+        self.last_s = time_s
+        both = row.get("direction", "both")
+        if both not in DIRECTIONS:
+            self.fail(f"{both!r} is none of {', '.join(DIRECTIONS)}", "direction")
+        for direction in DIRECTIONS[both]:
+            yield self._change(time_s, direction, row)
+
+    def _change(self, time_s: float, direction: str, row: dict[str, str]) -> Change:
+        before = self.newest.get(direction)
+        if before is None and time_s > 0:
+            self.fail(f"the first row of direction {direction} is at {_plain(time_s)} s: it must be at 0")
+        if before is not None and time_s == before.time_s:
+            self.fail(f"a second row of direction {direction} at {_plain(time_s)} s: give one")
+        values = {}
+        for name in VALUES:
+            if cell := row.get(name, "0" if before is None else ""):
+                values[name] = self._number(name, cell)
+            elif before is None:
+                self.fail(f"empty, but there is no row of direction {direction} before it to keep the value of", name)
+        state = State(**values) if before is None else replace(before.state, **values)
+        self.newest[direction] = Change(time_s, direction, state)
+        return self.newest[direction]
+
+    def _number(self, name: str, cell: str) -> float:
+        try:
+            value = float(cell)
+        except ValueError:
+            self.fail(f"{cell!r} is not a number", name)
+        greatest, advice = GREATEST["time_s" if name == "repeat_s" else name]
+        if not math.isfinite(value) or value < 0:
+            self.fail(f"{cell} is not a finite number from 0 on", name)
+        if value > greatest:
+            self.fail(f"{cell}: {advice}", name)
+        if name == "rate_bps" and 0 < value < LEAST_RATE_BPS:
+            self.fail(f"{cell}: is this Mbit/s? rate_bps is in bit/s, at least {LEAST_RATE_BPS:g}, or 0 for an outage", name)
+        return value
+
+    def _end(self) -> None:
+        self.line = 0
+        if not self.columns:
+            self.fail(f"empty: a link file begins with the header {','.join(COLUMNS)}")
+        for direction in DIRECTIONS["both"]:
+            if direction not in self.newest:
+                self.fail(f"no row of direction {direction}: its first row must be at time_s 0")
+        if self.repeat_s is not None and self.repeat_s <= self.last_s:
+            self.fail(f"repeat_s is {_plain(self.repeat_s)}, but the last row is at {_plain(self.last_s)}: it must be later")

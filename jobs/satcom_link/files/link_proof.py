@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Proves that the link does what was asked: measures rate, delay and loss of each direction before anyone uses it.
+
+UDP packets of our own go in where those of the network do (an ifb hands them to the ingress of `arrives`), and are seen
+again when they leave by `leaves`: idle ones for the delay, back-to-back full ones for the rate; netem counts losses. Their
+checksum is wrong, so the host that gets them says nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import socket
+import struct
+import sys
+import syslog
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import collect_agent
+import netem
+
+INJECTOR = "prove"
+SEEN_PORT, UNSEEN_PORT = 9, 10  # discard and unassigned: nobody listens
+FULL_BYTES, SMALL_BYTES = 1514, 60
+IDLE_PACKETS = 20
+LOSS_PACKETS = 1000
+MOST_FULL_PACKETS = 50
+LONGEST_BURST_S = 1.0
+BUCKET_BYTES = 1540
+"""What tbf lets through at once."""
+AT_ONCE = 10
+"""Small packets sent back to back: less than any buffer that holds two full ones."""
+LATE_S = 0.1
+"""How long after it should have left the last packet counts as lost."""
+DELAY_TOLERANCE_MS = 1.0
+RATE_TOLERANCE = 0.01
+DEVIATIONS = 6
+"""Standard deviations of the loss and of the mean delay that count as chance."""
+
+SO_TIMESTAMPNS = 35
+SO_ATTACH_FILTER = 26
+ETH_P_ALL, ETH_P_IP = 3, 0x0800
+UDP = 17
+WRONG_CHECKSUM = 1  # of hardly any packet the right one, and then only an ICMP message more
+
+
+class Direction(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def arrives(self) -> str: ...
+    @property
+    def leaves(self) -> str: ...
+
+
+class Counters(Protocol):
+    @property
+    def lost_packets(self) -> int: ...
+    @property
+    def dropped_packets(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a direction should do when it begins."""
+
+    rate_bps: float
+    delay_ms: float
+    loss_pct: float
+    jitter_ms: float
+    burst_packets: float
+    buffer_bytes: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """None is what could not be measured: all packets for it were lost."""
+
+    rate_bps: float | None
+    delay_ms: float | None
+    loss_pct: float
+
+
+def prove(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -> None:
+    """Measures one direction and sends what was asked and measured as a statistic; ends the job if they differ. `counted`
+    gives what netem has lost and the queue has dropped so far. A link that begins with an outage is not measured."""
+    if not asked.rate_bps or asked.loss_pct == 100:
+        collect_agent.send_log(syslog.LOG_INFO, f"{direction.name}: begins with an outage, not measured")
+        return
+    measured = measure(direction, asked, counted)
+    collect_agent.send_stat(
+        collect_agent.now(),
+        suffix=direction.name,
+        asked_rate_bps=asked.rate_bps,
+        measured_rate_bps=measured.rate_bps,
+        asked_delay_ms=asked.delay_ms,
+        measured_delay_ms=measured.delay_ms,
+        asked_loss_pct=asked.loss_pct,
+        measured_loss_pct=measured.loss_pct,
+        buffer_bytes=asked.buffer_bytes,
+    )
+    if wrong := differences(asked, measured):
+        sys.exit(f"the {direction.name} direction does not do what was asked: {'; '.join(wrong)}")
+
+
+def differences(asked: Asked, measured: Measured) -> list[str]:
+    found = []
+    spread_ms = DEVIATIONS * asked.jitter_ms
+    if measured.delay_ms is not None and abs(measured.delay_ms - asked.delay_ms) > DELAY_TOLERANCE_MS + spread_ms:
+        found.append(f"delay {measured.delay_ms:.3f} ms instead of {asked.delay_ms:g}")
+    full = full_packets(asked)
+    burst_ms = (full - 1) * FULL_BYTES * 8000 / asked.rate_bps
+    tolerance = RATE_TOLERANCE + (BUCKET_BYTES / FULL_BYTES - 1) / (full - 1) + spread_ms / burst_ms
+    if measured.rate_bps is not None and abs(measured.rate_bps / asked.rate_bps - 1) > tolerance:
+        found.append(f"rate {measured.rate_bps:.0f} bit/s instead of {asked.rate_bps:.0f}")
+    if abs(measured.loss_pct - asked.loss_pct) > 100 * loss_spread(asked):
+        found.append(f"loss {measured.loss_pct:.3f} % instead of {asked.loss_pct:g}")
+    return found
+
+
+def loss_spread(asked: Asked) -> float:
+    """What the share of lost packets may be off by chance. Losses in bursts of n packets count like 1/(2n - 1) as many
+    independent ones; and one burst more or less tells nothing."""
+    share = asked.loss_pct / 100
+    alike = 2 * asked.burst_packets - 1
+    packets = LOSS_PACKETS if share else IDLE_PACKETS
+    return DEVIATIONS * math.sqrt(share * (1 - share) * alike / packets) + bool(share) * DEVIATIONS * alike / packets
+
+
+def full_packets(asked: Asked) -> int:
+    """How many full packets fit into the buffer and pass in LONGEST_BURST_S."""
+    fit = min(asked.buffer_bytes // FULL_BYTES, int(asked.rate_bps * LONGEST_BURST_S / (8 * FULL_BYTES)))
+    return min(max(fit, 2), MOST_FULL_PACKETS)
+
+
+def measure(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -> Measured:
+    last_s = (asked.delay_ms + DEVIATIONS * asked.jitter_ms) / 1000 + LATE_S
+    small_s = SMALL_BYTES * 8 / asked.rate_bps
+    full = full_packets(asked)
+    packets = LOSS_PACKETS if asked.loss_pct else IDLE_PACKETS
+    before = counted()
+    with _injector(direction) as send, _tap(direction.leaves) as tap:
+        sent_ns = [send(number, SEEN_PORT, SMALL_BYTES, max(2 * small_s, 0.001)) for number in range(IDLE_PACKETS)]
+        for number in range(packets - IDLE_PACKETS):
+            send(number, UNSEEN_PORT, SMALL_BYTES, 0 if (number + 1) % AT_ONCE else AT_ONCE * small_s)
+        idle = _seen(tap, IDLE_PACKETS, last_s)
+        between = counted()
+        for number in range(full):
+            send(number, SEEN_PORT, FULL_BYTES, 0)
+        burst = _seen(tap, full, last_s + full * FULL_BYTES * 8 / asked.rate_bps)
+        dropped = counted().dropped_packets - between.dropped_packets
+    lost = between.lost_packets - before.lost_packets
+    delays_ms = [(left_ns - sent_ns[number]) / 1e6 for number, left_ns in idle.items()]
+    delay_ms = sum(delays_ms) / len(delays_ms) if delays_ms else None
+    return Measured(_rate_bps(burst, dropped), delay_ms, 100 * lost / packets)
+
+
+def _rate_bps(left_ns: dict[int, int], dropped: int) -> float | None:
+    """Of the burst, from the times at which its packets left. The lost ones took their time before they were lost, those
+    that the queue dropped did not."""
+    if len(left_ns) < 2:
+        return None
+    first, last = min(left_ns), max(left_ns)
+    return (last - first - dropped) * FULL_BYTES * 8e9 / (left_ns[last] - left_ns[first])
+
+
+def _seen(tap: socket.socket, count: int, limit_s: float) -> dict[int, int]:
+    """When each packet left, in ns, by number; up to the last of them, or until it does not come any more."""
+    left_ns: dict[int, int] = {}
+    end_s = time.monotonic() + limit_s
+    while count - 1 not in left_ns and (remaining_s := end_s - time.monotonic()) > 0:
+        tap.settimeout(remaining_s)
+        try:
+            packet, ancillary, _, _ = tap.recvmsg(64, 64)
+        except TimeoutError:
+            break
+        seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
+        left_ns[struct.unpack_from("!I", packet, 28)[0]] = seconds * 10**9 + nanoseconds
+    return left_ns
+
+
+@contextmanager
+def _tap(interface: str) -> Iterator[socket.socket]:
+    """A socket that sees the packets to SEEN_PORT that leave, with the time."""
+    program = [
+        (0x30, 0, 0, 9), (0x15, 0, 3, UDP),  # protocol
+        (0x28, 0, 0, 22), (0x15, 0, 1, SEEN_PORT),  # destination port, behind a header without options
+        (0x06, 0, 0, 64), (0x06, 0, 0, 0),
+    ]  # fmt: skip
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as tap:
+        tap.setsockopt(
+            socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
+        )
+        tap.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        tap.bind((interface, ETH_P_ALL))
+        yield tap
+
+
+@contextmanager
+def _injector(direction: Direction) -> Iterator[Callable[[int, int, int, float], int]]:
+    """A function that sends packet `number` to a port, of a size, and then pauses; it returns the time of sending in ns."""
+    ends = [_beyond(interface) for interface in (direction.arrives, direction.leaves)]
+    mac = json.loads(netem.run("ip", "-j", "link", "show", "dev", direction.arrives))[0]["address"]
+    netem.run("ip", lines=[f"link add {INJECTOR} type ifb", f"link set {INJECTOR} up"])
+    try:
+        netem.run("tc", lines=[
+            f"qdisc add dev {INJECTOR} clsact",
+            f"filter add dev {INJECTOR} egress matchall action mirred ingress redirect dev {direction.arrives}",
+        ])  # fmt: skip
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as injector:
+            injector.bind((INJECTOR, ETH_P_IP))
+
+            def send(number: int, port: int, size: int, pause_s: float) -> int:
+                frame = bytes.fromhex(mac.replace(":", "")) * 2 + struct.pack("!H", ETH_P_IP)
+                now_ns = time.time_ns()
+                injector.send(frame + _packet(number, port, size - len(frame), ends))
+                if pause_s:
+                    time.sleep(pause_s)
+                return now_ns
+
+            yield send
+    finally:
+        netem.try_lines("ip", [f"link del {INJECTOR}"])
+
+
+def _packet(number: int, port: int, size: int, ends: list[str]) -> bytes:
+    """IPv4 and UDP with a wrong checksum; the data begins with the number."""
+    source, destination = map(socket.inet_aton, ends)
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, size, 0, 0, 64, UDP, 0, source, destination)
+    total = sum(struct.unpack("!10H", header))
+    total = (total & 0xFFFF) + (total >> 16)
+    header = header[:10] + struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF) + header[12:]
+    data = struct.pack("!I", number).ljust(size - 28, b"\0")
+    return header + struct.pack("!HHHH", port, port, size - 20, WRONG_CHECKSUM) + data
+
+
+def _beyond(interface: str) -> str:
+    """Address of the host at the other end: a gateway of a route over the interface, otherwise a neighbour."""
+    routes = json.loads(netem.run("ip", "-j", "-4", "route", "show", "dev", interface))
+    neighbours = json.loads(netem.run("ip", "-j", "-4", "neighbour", "show", "dev", interface))
+    found = [*(route["gateway"] for route in routes if "gateway" in route), *(one["dst"] for one in neighbours)]
+    if not found:
+        sys.exit(f"{interface}: no route over it has a gateway, and it has no neighbour: the link cannot be measured")
+    return str(found[0])

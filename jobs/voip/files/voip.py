@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job voip: a call between two hosts, G.711 in RTP packets of 20 ms in both directions at the same time.
+
+D-ITG sends, receives and keeps the times of every packet (ITGSend, ITGRecv, ITGDec). The client places the call; the server's
+control port (one JSON line each way) answers:
+    {"receive": true}               a receiver is listening
+    {"send": n}                     n packets were sent to the asking host
+    {"report": n, "buffer_ms": b}   what arrived of n packets, as the statistics of that direction
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import collect_agent
+import control
+import stream
+from ready import READY_LIMIT_S, is_listening, wait_until
+
+CONFIGURATION = "/opt/openbach/agent/jobs/voip/voip_rstats_filter.conf"
+CONTROL_PORT = 5203
+SIGNAL_PORT = 9000
+RTP_PORT = 9500
+CODEC = ("VoIP", "-x", "G.711.2", "-h", "RTP")
+"""D-ITG's name for two frames of 10 ms in a packet: 160 bytes of G.711 behind 12 of RTP."""
+END_LIMIT_S = 60.0
+"""What a call may take beyond its duration to set up and end."""
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    modes = parser.add_subparsers(dest="mode", required=True)
+    modes.add_parser("server")
+    client = modes.add_parser("client")
+    client.add_argument("server_ip")
+    client.add_argument("duration_s", type=float)
+    client.add_argument("--buffer-ms", type=float, default=40.0, help="playout buffer (default 40)")
+    arguments = parser.parse_args(argv)
+    if arguments.mode == "client" and not 1 <= arguments.duration_s <= 3600:
+        parser.error(f"duration_s is {arguments.duration_s:g}: from 1 to 3600 s")
+    if arguments.mode == "client" and not 0 <= arguments.buffer_ms <= 1000:
+        parser.error(f"--buffer-ms is {arguments.buffer_ms:g}: from 0 to 1000 ms")
+    return arguments
+
+
+class Receiver:
+    """ITGRecv, from when it listens until its log is read."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = directory / "received"
+        self.log.unlink(missing_ok=True)
+        self.process = subprocess.Popen(["ITGRecv", "-l", str(self.log)], stdout=subprocess.DEVNULL, cwd=directory)
+        wait_until(
+            lambda: self.process.poll() is not None or is_listening(SIGNAL_PORT), f"ITGRecv on port {SIGNAL_PORT}"
+        )
+        if self.process.poll() is not None:
+            sys.exit(f"ITGRecv ended at once with exit code {self.process.returncode}")
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGINT)  # at which it writes its log to the end
+        self.process.wait()
+
+    def packets(self) -> list[stream.Packet]:
+        self.close()
+        decoded = self.log.with_suffix(".txt")
+        run(["ITGDec", str(self.log), "-l", str(decoded)], READY_LIMIT_S)
+        return stream.read_log(decoded.read_text())
+
+
+def run(command: list[str], limit_s: float) -> None:
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"{' '.join(command)} did not end in {limit_s:g} s")
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+
+
+def sending(destination_ip: str, packets: int) -> tuple[list[str], float]:
+    """ITGSend's command line, and how long it may take in s. It is the number of packets that ends it."""
+    limit_s = packets * stream.PACKET_MS / 1000 + END_LIMIT_S
+    ends = ["-z", str(packets), "-t", str(round(limit_s * 1000))]
+    return ["ITGSend", "-a", destination_ip, "-rp", str(RTP_PORT), *ends, "-m", "OWDM", *CODEC], limit_s
+
+
+# The server
+
+
+def serve() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with tempfile.TemporaryDirectory() as name:
+        receivers: list[Receiver] = []
+        try:
+            control.serve(CONTROL_PORT, lambda request, peer_ip: answer(request, peer_ip, Path(name), receivers))
+        finally:
+            for receiver in receivers:
+                receiver.close()
+
+
+def answer(request: dict[str, Any], peer_ip: str, directory: Path, receivers: list[Receiver]) -> dict[str, Any]:
+    """There is at most one receiver: that of the call."""
+    if "receive" in request:
+        while receivers:
+            receivers.pop().close()
+        receivers.append(Receiver(directory))
+    elif "send" in request:
+        run(*sending(peer_ip, int(request["send"])))
+    elif "report" in request and receivers:
+        return stream.measured(receivers.pop().packets(), int(request["report"]), float(request["buffer_ms"]))
+    return {}
+
+
+# The client
+
+
+def is_receiving(server_ip: str) -> bool:
+    try:
+        control.ask(server_ip, CONTROL_PORT, receive=True)
+    except OSError:
+        return False
+    return True
+
+
+def call(server_ip: str, duration_s: float, buffer_ms: float) -> None:
+    """Both directions at once: the server's ITGSend ends a request, our own runs beside it."""
+    packets = round(duration_s * 1000 / stream.PACKET_MS)
+    wait_until(lambda: is_receiving(server_ip), f"the server of voip on {server_ip}")
+    with tempfile.TemporaryDirectory() as name:
+        receiver = Receiver(Path(name))
+        command, limit_s = sending(server_ip, packets)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as sender:
+            control.ask(server_ip, CONTROL_PORT, limit_s, send=packets)
+            try:
+                sender.wait(END_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                sender.kill()
+            if sender.wait():
+                sys.exit(f"{' '.join(command)}: exit code {sender.returncode}")
+        to_client = stream.measured(receiver.packets(), packets, buffer_ms)
+    to_server = control.ask(server_ip, CONTROL_PORT, END_LIMIT_S, report=packets, buffer_ms=buffer_ms)
+    now = collect_agent.now()
+    collect_agent.send_stat(now, suffix="to_client", **to_client)
+    collect_agent.send_stat(now, suffix="to_server", **to_server)
+
+
+def main() -> None:
+    arguments = parse()
+    if arguments.mode == "server":
+        serve()
+    else:
+        try:
+            call(arguments.server_ip, arguments.duration_s, arguments.buffer_ms)
+        except OSError as error:
+            sys.exit(f"the server of voip on {arguments.server_ip}: {error}")
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        main()

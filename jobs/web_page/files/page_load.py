@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Loads the page once as a browser without a cache does, and prints the measured values as JSON.
+
+A program of its own, run by Debian's Python: Debian's pycurl is for that one, and a new process has no connection, TLS
+session or anything else of an earlier load. The HTML comes first, then all objects at once: over HTTP/2 on the same
+connection, over HTTP/1.1 on at most 6.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+import page
+import pycurl
+
+CONNECTIONS = {"1.1": 6, "2": 1}
+"""Most connections to one server; for HTTP/1.1 what browsers open."""
+ASKED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2TLS}
+USED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2_0}
+LOOK_S = 10.0
+
+
+def request(url: str, http: str, deadline_s: float) -> pycurl.Curl:
+    """The server's certificate is its own, so nothing vouches for it: the handshake is a browser's, the trust is not."""
+    handle = pycurl.Curl()
+    for option, value in {
+        pycurl.URL: url, pycurl.HTTP_VERSION: ASKED[http], pycurl.SSL_VERIFYPEER: 0, pycurl.SSL_VERIFYHOST: 0,
+        pycurl.TIMEOUT_MS: round(deadline_s * 1000), pycurl.FAILONERROR: 1, pycurl.WRITEFUNCTION: len,
+    }.items():  # fmt: skip
+        handle.setopt(option, value)
+    return handle
+
+
+def fetch(multi: pycurl.CurlMulti, handles: Sequence[pycurl.Curl]) -> None:
+    """Until all have ended; ends the program if one failed."""
+    for handle in handles:
+        multi.add_handle(handle)
+    left = len(handles)
+    while left:
+        multi.perform()
+        _, done, failed = multi.info_read()
+        for handle, _, reason in failed:
+            sys.exit(f"{handle.getinfo(pycurl.EFFECTIVE_URL)}: {reason}")
+        left -= len(done)
+        timeout_ms = multi.timeout()
+        if left and not done:
+            multi.select(LOOK_S if timeout_ms < 0 else timeout_ms / 1000)
+
+
+def check(handles: dict[str, pycurl.Curl], sizes: dict[str, int], http: str) -> None:
+    for name, handle in handles.items():
+        arrived, used = round(handle.getinfo(pycurl.SIZE_DOWNLOAD)), handle.getinfo(pycurl.INFO_HTTP_VERSION)
+        if arrived != sizes[name]:
+            sys.exit(f"{name}: {arrived} of {sizes[name]} bytes arrived")
+        if used != USED[http]:
+            sys.exit(f"{name}: came with another HTTP version than {http}")
+
+
+def load(base: str, http: str, deadline_s: float) -> dict[str, float]:
+    sizes = page.sizes()
+    handles = {name: request(f"{base}/{name}", http, deadline_s) for name in sizes}
+    html, *objects = handles.values()
+    multi = pycurl.CurlMulti()
+    multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
+    multi.setopt(pycurl.M_MAX_HOST_CONNECTIONS, CONNECTIONS[http])
+    start_s = time.monotonic()
+    fetch(multi, [html])
+    fetch(multi, objects)
+    page_load_time_s = round(time.monotonic() - start_s, 6)
+    check(handles, sizes, http)
+    return {
+        "page_load_time_s": page_load_time_s,
+        "ttfb_s": html.getinfo(pycurl.STARTTRANSFER_TIME),
+        "connect_time_s": html.getinfo(pycurl.CONNECT_TIME),
+        "tls_time_s": round(html.getinfo(pycurl.APPCONNECT_TIME) - html.getinfo(pycurl.CONNECT_TIME), 6),
+        "objects": len(handles),
+        "bytes": sum(sizes.values()),
+        "connections": sum(handle.getinfo(pycurl.NUM_CONNECTS) for handle in handles.values()),
+    }
+
+
+if __name__ == "__main__":
+    base, http, deadline_s = sys.argv[1:]
+    print(json.dumps(load(base, http, float(deadline_s))))

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The satellite link does over time what its link file, its orbit and its arguments say."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from itertools import groupby, pairwise, takewhile
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import pcapng
+import pytest
+from conftest import REPOSITORY, Run, RunCells, command, records
+from scenario_with import TEST_JOBS, Job, scenario_of
+
+sys.path.insert(0, str(REPOSITORY / "jobs/satcom_link/files"))
+import constellation
+import link_file
+
+LINK = {"forward_interface": "to_st", "return_interface": "to_gw"}
+ST, GW = "10.10.2.1", "10.10.3.2"
+UP_S = 3
+"""After this time the link has measured itself."""
+PING_LINE = re.compile(r"\[(\d+\.\d+)\] .* icmp_seq=\d+ .* time=([\d.]+) ms")
+SEND = (
+    "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); start = time.monotonic()\n"
+    "for n in range({count}):\n"
+    " s.sendto(n.to_bytes(4, 'big').ljust({size} - 42, b'.'), ('{to}', 9))\n"
+    " time.sleep(max(start + (n + 1) * {gap_s} - time.monotonic(), 0))"
+)
+"""Sends numbered UDP packets in frames of `size` bytes. Nobody listens: the answers are ICMP, at most one a second."""
+
+
+def run_link(place: Path, link: dict[str, Any], host: str, shell_command: str, *options: str) -> Run:
+    """The link alone, and a command on one of the hosts beside it."""
+    jobs: list[Job] = [
+        ("sat", "satcom_link", {**LINK, **link, "run": {}}, []),
+        (host, "snapshot", {"command": f"sleep {UP_S}; {shell_command}"}, [0]),
+    ]
+    ended = command(
+        str(scenario_of(place, *jobs)), "--jobs", str(TEST_JOBS), "--results", str(place / "r"), *options
+    )
+    assert ended.returncode == 0, ended.stderr
+    (run,) = records(place / "r")
+    return run
+
+
+def send(size: int, count: int, gap_s: float, to: str) -> str:
+    return f'python3 -c "{SEND.format(size=size, count=count, gap_s=gap_s, to=to)}"'
+
+
+def begin_s(run: Run) -> float:
+    """When the link was up and its changes began: right after its last measurement."""
+    return max(line["_metadata"]["time"] for line in run.statistics("satcom_link") if "asked_rate_bps" in line) / 1000
+
+
+def delay_ms(changes: list[link_file.Change], direction: str, time_s: float) -> float:
+    past = takewhile(lambda change: change.time_s <= time_s, (one for one in changes if one.direction == direction))
+    return [change.state.delay_ms for change in past][-1]
+
+
+def held(changes: list[link_file.Change], time_s: float) -> bool:
+    """Whether a packet of this time meets an outage, on its way there or back."""
+    return any(-0.2 < time_s - change.time_s < 0.05 for change in changes if change.state.rate_bps == 0)
+
+
+def test_pings_over_the_constellation_take_what_it_says(tmp_path: Path) -> None:
+    """Round trips every 0.25 s for 60 s and four handovers, each to 1 ms."""
+    run = run_link(tmp_path, {"orbit": "leo"}, "st", f"ping -n -D -i 0.25 -c 240 {GW}")
+    (printed,) = [line["printed"] for line in run.statistics("snapshot")]
+    changes = list(takewhile(lambda change: change.time_s < 100, constellation.changes()))
+    compared = 0
+    for line in printed.splitlines():
+        if match := PING_LINE.match(line):
+            rtt_ms = float(match[2])
+            sent_s = float(match[1]) - rtt_ms / 1000 - begin_s(run)
+            if not held(changes, sent_s):
+                there_ms = delay_ms(changes, "return", sent_s)
+                wanted_ms = there_ms + delay_ms(changes, "forward", sent_s + there_ms / 1000)
+                assert rtt_ms == pytest.approx(wanted_ms, abs=1)
+                compared += 1
+    assert compared > 220
+    assert len({change.state.delay_ms for change in changes}) > 60
+
+
+RATES_MBPS = (10, 4, 2, 8, 0, 3, 10, 2.5)
+
+
+@pytest.mark.parametrize("queue", ["fifo", "fq_codel"])
+def test_each_second_has_the_rate_of_the_link_file(tmp_path: Path, queue: str) -> None:
+    """Frames that leave in each second of saturation, to 1 % (and the packet at the border of a second)."""
+    file = tmp_path / "steps.csv"
+    rows = [f"{UP_S + 2 + second},forward,{rate * 1e6:g},20,0" for second, rate in enumerate(RATES_MBPS)]
+    file.write_text("\n".join(["time_s,direction,rate_bps,delay_ms,loss_pct", "0,both,10e6,20,0", *rows, ""]))
+    scenario = {"orbit": "geo", "link_file": "$link_file", "queue": queue, "buffer_bdp": "40"}
+    run = run_link_file(tmp_path, scenario, file, "gw", send(514, 40_000, 0.0003, ST), "--pcap")
+    begin_ns = round((begin_s(run) + UP_S + 2 + 0.020) * 1e9)
+    left = [
+        (packet.time_ns - begin_ns) // 10**9
+        for packet in pcapng.read(run.capture)
+        if packet.interface == "sat/to_st" and len(packet.ip) == 500
+    ]
+    frames = {second: len(list(same)) for second, same in groupby(left)}
+    for second, rate in enumerate(RATES_MBPS):
+        wanted = rate * 1e6 / (514 * 8)
+        assert frames.get(second, 0) == pytest.approx(wanted, rel=0.01, abs=1.5), second
+
+
+def run_link_file(place: Path, link: dict[str, Any], file: Path, host: str, shell_command: str, *options: str) -> Run:
+    """`run_link` with the scenario's argument `link_file`."""
+    jobs: list[Job] = [
+        ("sat", "satcom_link", {**LINK, **link, "run": {}}, []),
+        (host, "snapshot", {"command": f"sleep {UP_S}; {shell_command}"}, [0]),
+    ]
+    path = scenario_of(place, *jobs)
+    scenario = json.loads(path.read_text())
+    scenario["arguments"] = {"link_file": "a link file"}
+    scenario["x-sweep"] = {"defaults": {"link_file": "none"}, "values": {}, "link_files": ["link_file"]}
+    path.write_text(json.dumps(scenario))
+    ended = command(
+        str(path), f"link_file={file}", "--jobs", str(TEST_JOBS), "--results", str(place / "r"), *options
+    )
+    assert ended.returncode == 0, ended.stderr
+    (run,) = records(place / "r")
+    return run
+
+
+def numbers(run: Run, interface: str, size: int) -> list[int]:
+    """Of the test's packets, in the order in which they left."""
+    return [
+        int.from_bytes(packet.ip[28:32], "big")
+        for packet in pcapng.read(run.capture)
+        if packet.interface == interface and len(packet.ip) == size - 14
+    ]
+
+
+def test_bursts_of_losses_are_as_long_as_gilberts_model_has_them(tmp_path: Path) -> None:
+    """Loss of 5 % in bursts of 4: both within four standard deviations of theory."""
+    count, loss, burst = 40_000, 0.05, 4.0
+    link = {"orbit": "geo", "delay_ms": "10", "loss": "5", "burst_packets": "4"}
+    run = run_link(tmp_path, link, "gw", send(114, count, 0.0002, ST), "--pcap")
+    arrived = numbers(run, "sat/to_st", 114)
+    gaps = [after - before - 1 for before, after in pairwise(arrived) if after > before + 1]
+    bursts = len(gaps)
+    assert sum(gaps) / bursts == pytest.approx(burst, abs=4 * sqrt(1 - 1 / burst) * burst / sqrt(bursts))
+    spread = sqrt(loss * (1 - loss) * (2 * burst - 1) / count)
+    assert 1 - len(arrived) / count == pytest.approx(loss, abs=4 * spread)
+    assert gaps.count(1) / bursts == pytest.approx(1 / burst, abs=4 * sqrt(1 / burst * (1 - 1 / burst) / bursts))
+
+
+@pytest.mark.parametrize("reorder", ["no", "yes"])
+def test_jitter_changes_the_order_only_if_it_may(tmp_path: Path, reorder: str) -> None:
+    link = {"orbit": "geo", "delay_ms": "50", "jitter_ms": "5", "reorder": reorder}
+    run = run_link(tmp_path, link, "gw", send(114, 2000, 0.001, ST), "--pcap")
+    arrived = numbers(run, "sat/to_st", 114)
+    assert len(arrived) == 2000
+    assert (arrived == sorted(arrived)) == (reorder == "no")
+
+
+def test_the_losses_are_where_they_were_asked_for(run_cells: RunCells) -> None:
+    for run in run_cells("geo", "vpn=none", "cc=bbr", "loss=1", "loss_at=satellite,last_mile", "size=5M"):
+        satellite = sum(line.get("lost_packets", 0) for line in run.statistics("satcom_link"))
+        last_mile = sum(line.get("lost_packets", 0) for line in run.statistics("lan_loss"))
+        assert (satellite > 10, last_mile > 10) == ((True, False) if run.row["loss_at"] == "satellite" else (False, True))
+
+
+def test_an_active_queue_is_shorter_than_the_buffer(run_cells: RunCells) -> None:
+    """A CUBIC download in its second half, whose window has outgrown the path: a FIFO of 2 BDP fills up."""
+    mean_bytes = {}
+    for run in run_cells(
+        "geo", "vpn=none", "cc=cubic", "queue=fifo,codel,fq_codel,cake", "buffer_bdp=2", "size=40M", "series_s=0.5"
+    ):
+        seen = [
+            line["queue_bytes"]
+            for line in run.statistics("satcom_link")
+            if "queue_bytes" in line and line["_metadata"]["suffix"] == "forward"
+        ]
+        later = seen[len(seen) // 2 :]
+        mean_bytes[run.row["queue"]] = sum(later) / len(later)
+    assert mean_bytes["fifo"] > 200_000
+    assert max(mean_bytes["codel"], mean_bytes["fq_codel"], mean_bytes["cake"]) < mean_bytes["fifo"] / 2
+
+
+def test_the_record_has_what_was_asked_and_what_was_measured(run_cells: RunCells) -> None:
+    (run,) = run_cells("geo", "vpn=none", "cc=bbr", "loss=1", "loss_at=satellite", "size=5M", "rate=4M", "return_rate=1M")
+    seen = {one["_metadata"]["suffix"]: one for one in run.statistics("satcom_link") if "asked_rate_bps" in one}
+    assert [seen[name]["asked_rate_bps"] for name in ("forward", "return")] == [4e6, 1e6]
+    for one in seen.values():
+        assert one["measured_rate_bps"] == pytest.approx(one["asked_rate_bps"], rel=0.01)
+        assert one["measured_delay_ms"] == pytest.approx(250, abs=0.1)
+        assert 0 < one["measured_loss_pct"] < 4
+
+
+def test_a_varying_link_is_the_same_again_to_the_bit(tmp_path: Path) -> None:
+    """LEO with bursts and jitter; and a link file with outages of both kinds."""
+    file = tmp_path / "outages.csv"
+    file.write_text("time_s,rate_bps,delay_ms,loss_pct\n0,10e6,30,0.5\n4,0,30,0.5\n4.2,5e6,35,0.5\n6,5e6,35,100\n6.1,10e6,25,0\n")
+    hashes = []
+    for again in range(2):
+        ended = command(
+            "scenarios/leo.json", "vpn=none", "cc=bbr2", "loss=1", "burst_packets=3", "jitter_ms=2", "size=2M",
+            f"link_file=none,{file}", "--results", str(tmp_path / str(again)),
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+        hashes.append([run.row["capture_sha256"] for run in records(tmp_path / str(again))])
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes[0])) == 2

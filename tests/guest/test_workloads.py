@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Web pages and telephone calls in the guest, against what follows from the path."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY, Run, RunCells, command, records
+from scipy.stats import binom
+
+sys.path.insert(0, str(REPOSITORY / "jobs/voip/files"))
+sys.path.insert(0, str(REPOSITORY / "jobs/web_page/files"))
+import e_model
+import page
+
+GEO_RTT_S = 0.5
+RATE_BPS = 10e6
+CALL = ("vpn=none", "duration_s=30")
+FULL_CALL_MS = 20 + 250 + 40  # packetization, one way of the GEO link, playout buffer
+
+
+@pytest.fixture(scope="module")
+def pages(run_cells: RunCells) -> dict[str, Run]:
+    """The page over the GEO link by version of HTTP."""
+    return {run.row["http"]: run for run in run_cells("web", "vpn=none", "pep=none", "loads=2")}
+
+
+def test_handshakes_take_a_round_trip_each(pages: dict[str, Run]) -> None:
+    for run in pages.values():
+        assert float(run.row["connect_time_s"]) == pytest.approx(GEO_RTT_S, abs=0.01)
+        assert float(run.row["tls_time_s"]) == pytest.approx(GEO_RTT_S, abs=0.01)
+        assert float(run.row["ttfb_s"]) >= 3 * GEO_RTT_S  # the third one: the request
+
+
+def test_a_page_takes_at_least_its_round_trips_and_its_bytes(pages: dict[str, Run]) -> None:
+    """TCP, TLS, the HTML, the objects; and every byte through the bottleneck."""
+    for run in pages.values():
+        assert float(run.row["page_load_time_s"]) >= 4 * GEO_RTT_S + sum(page.sizes().values()) * 8 / RATE_BPS
+
+
+def test_every_load_is_whole_and_cold(pages: dict[str, Run]) -> None:
+    for http, connections in (("1.1", 6), ("2", 1)):
+        loads = pages[http].statistics("web_page")
+        assert len(loads) == 2
+        for load in loads:
+            assert (load["objects"], load["bytes"]) == (len(page.sizes()), sum(page.sizes().values()))
+            assert load["connections"] == connections
+            assert load["connect_time_s"] > 0.9 * GEO_RTT_S
+
+
+def test_http_2_is_not_slower(pages: dict[str, Run]) -> None:
+    assert float(pages["2"].row["page_load_time_s"]) <= float(pages["1.1"].row["page_load_time_s"])
+
+
+def test_the_servers_key_stays_on_the_server(pages: dict[str, Run]) -> None:
+    for run in pages.values():
+        for file in run.record.rglob("*"):
+            assert not file.is_file() or b"PRIVATE KEY" not in file.read_bytes(), file
+
+
+def test_a_page_through_tunnel_and_proxy(run_cells: RunCells) -> None:
+    """All of it arrives, and satpep has carried it."""
+    (run,) = run_cells("web", "vpn=wireguard", "pep=B", "http=2", "loads=1", "orbit=leo")
+    assert run.row["status"] == "Finished Ok"
+    assert float(run.row["page_load_time_s"]) < 6
+    (pop,) = [
+        one for one in run.statistics("pep") if one["_metadata"]["agent_name"] == "satvpn_pop" and "connections" in one
+    ]
+    assert pop["connections"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [("truncate -s 100 /tmp/*/page/0.js", "0.js: 100 of 26155 bytes arrived"), ("rm /tmp/*/page/0.js", "404")],
+    ids=["short", "missing"],
+)
+def test_a_load_without_an_object_fails(tmp_path: Path, damage: str, said: str) -> None:
+    scenario = json.loads((REPOSITORY / "scenarios/web.json").read_text())
+    functions = scenario["openbach_functions"]
+    by_label = {function["label"]: function for function in functions}
+    functions.append({
+        "id": len(functions),
+        "label": "damage",
+        "wait": {"time": 0, "launched_ids": [], "finished_ids": [by_label["path ready"]["id"]]},
+        "on_fail": {},
+        "start_job_instance": {"entity_name": "satvpn_server", "snapshot": {"command": damage}},
+    })  # fmt: skip
+    by_label["page loads"]["wait"]["finished_ids"] = [functions[-1]["id"]]
+    file = tmp_path / "web.json"
+    file.write_text(json.dumps(scenario))
+    cell = ("vpn=none", "pep=none", "http=2", "orbit=leo")
+    options = ("--jobs", "tests/guest/jobs", "--results", str(tmp_path / "results"))
+    ended = command(str(file), *cell, *options)
+    assert ended.returncode == 1
+    (run,) = records(tmp_path / "results")
+    (output,) = run.record.glob("jobs/*_web_page_satvpn_pc/stderr")
+    assert said in output.read_text()
+
+
+@pytest.fixture(scope="module")
+def calls(run_cells: RunCells) -> dict[str, Run]:
+    """Half a minute of a call over the GEO link, by what is transferred beside it."""
+    return {run.row["background"]: run for run in run_cells("voip", *CALL, "cc=cubic_nohystart")}
+
+
+@pytest.mark.parametrize("direction", ["to_client", "to_server"])
+def test_a_call_alone_is_as_good_as_its_delay(calls: dict[str, Run], direction: str) -> None:
+    row = calls["none"].row
+    assert float(row[f"{direction}_delay_ms"]) == pytest.approx(250, abs=1)
+    assert float(row[f"{direction}_loss_pct"]) == float(row[f"{direction}_late_pct"]) == 0
+    assert float(row[f"{direction}_mos"]) == pytest.approx(e_model.mos(e_model.rating(FULL_CALL_MS, 0)), abs=0.02)
+
+
+def test_a_download_fills_the_buffer_of_its_direction_only(calls: dict[str, Run]) -> None:
+    alone, beside = calls["none"].row, calls["download"].row
+    assert float(beside["to_client_delay_ms"]) > float(alone["to_client_delay_ms"]) + 100
+    assert float(beside["to_server_delay_ms"]) == pytest.approx(float(alone["to_server_delay_ms"]), abs=5)
+    assert float(beside["to_client_mos"]) < float(alone["to_client_mos"]) - 0.5
+    assert float(beside["ping_rtt_ms"]) > float(alone["ping_rtt_ms"]) + 100
+
+
+def test_the_calls_losses_are_those_of_the_link(run_cells: RunCells) -> None:
+    """Within the central 99.99 % of the binomial distribution."""
+    (run,) = run_cells("voip", *CALL, "background=none", "loss=1", "ping_s=0")
+    assert not run.statistics("ping_series")
+    for direction in run.statistics("voip"):
+        sent = direction["packets"]
+        assert sent == 1500
+        low, high = binom.interval(0.9999, sent, 0.01)
+        assert low <= direction["loss_pct"] * sent / 100 <= high
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        ("web", "vpn=openvpn_tcp", "pep=B", "http=1.1", "loads=1"),
+        ("voip", "vpn=wireguard", "background=download", "duration_s=10"),
+    ],
+    ids=["web", "voip"],
+)
+def test_same_seed_same_capture(run_cells: RunCells, cell: tuple[str, ...]) -> None:
+    (first,), (second,) = run_cells(*cell, "loss=0.5"), run_cells(*cell, "loss=0.5", again=1)
+    assert first.row["capture_sha256"] == second.row["capture_sha256"]
+    assert first.statistics("voip") == second.statistics("voip")
+    assert first.statistics("web_page") == second.statistics("web_page")
