@@ -54,7 +54,7 @@ def send(size: int, count: int, gap_s: float, to: str) -> str:
 
 def begin_s(run: Run) -> float:
     """When the link was up and its changes began: right after its last measurement."""
-    return max(line["_metadata"]["time"] for line in run.statistics("satcom_link") if "asked_rate_bps" in line) / 1000
+    return float(max(line["_metadata"]["time"] for line in run.statistics("satcom_link") if "asked_rate_bps" in line)) / 1000
 
 
 def delay_ms(changes: list[link_file.Change], direction: str, time_s: float) -> float:
