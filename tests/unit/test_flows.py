@@ -17,7 +17,6 @@ def sent(flow: str, first_s: int, rates_mbps: Sequence[float]) -> list[dict[str,
     return [
         {
             "interval_goodput_bps": rate * 1e6,
-            "interval_s": 1.0,
             "_metadata": {"time": (first_s + number) * 1000, "suffix": flow},
         }
         for number, rate in enumerate(rates_mbps, 1)
