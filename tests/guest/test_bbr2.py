@@ -194,7 +194,7 @@ def chaos(number: int) -> str:
     device, delay_ms = ("to_st", "to_gw")[number % 2], 10 + 10 * (number % 4)
     netem = f"limit 100000 delay {delay_ms}ms {delay_ms // 4}ms loss {number % 7}% duplicate 1% reorder 5%"
     rate = RATE_CHANGE.format((10, 2, 5)[number % 3])
-    return f"tc qdisc change dev {device} root handle 1: netem {netem} && {rate} && sleep {CHAOS_STEP_S}"
+    return f"tc qdisc change dev {device} root handle 2: netem {netem} && {rate} && sleep {CHAOS_STEP_S}"
 
 
 def test_a_thousand_short_transfers_over_a_link_that_changes(tmp_path: Path) -> None:
