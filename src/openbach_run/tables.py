@@ -90,7 +90,7 @@ def _cell(done: Sequence[Record], measure: str) -> str:
 def _note(campaign: Campaign) -> str:
     least = {(cell.get("size"), cell.get("rate")): least_transfer_time_s(cell) for cell in campaign.cells}
     parts = [
-        f"at least {time_s:.2f} s for {size} at {(rate or "")[:-1]} {(rate or "")[-1:]}bit/s (Ethernet, IP and TCP headers; no slow start)"
+        f"at least {time_s:.2f} s for a size of {size} at a rate of {rate} (Ethernet, IP and TCP headers; no slow start)"
         for (size, rate), time_s in least.items()
         if time_s and campaign.measure == "transfer_time_s"
     ]
