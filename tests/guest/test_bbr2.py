@@ -194,21 +194,21 @@ def chaos(number: int) -> str:
     device, delay_ms = ("to_st", "to_gw")[number % 2], 10 + 10 * (number % 4)
     netem = f"limit 100000 delay {delay_ms}ms {delay_ms // 4}ms loss {number % 7}% duplicate 1% reorder 5%"
     rate = RATE_CHANGE.format((10, 2, 5)[number % 3])
-    return f"tc qdisc change dev {device} root handle 1: netem {netem} && {rate} && sleep {CHAOS_STEP_S}"
+    return f"tc qdisc change dev {device} root handle 2: netem {netem} && {rate} && sleep {CHAOS_STEP_S}"
 
 
 def test_a_thousand_short_transfers_over_a_link_that_changes(tmp_path: Path) -> None:
     """1 byte to 200 kB each, 8 at a time: none hangs, all bytes are right; a complaint of the kernel would fail the run."""
     steps = 60
-    interfaces = {"orbit": "geo", "forward_interface": "to_st", "return_interface": "to_gw"}
-    tcp = {"cc": "bbr2"}
-    jobs: list[Job] = [
-        ("sat", "satcom_link", {**interfaces, "run": {}}, []),
-        ("pc", "transport_profile", tcp, []),
-        ("server", "transport_profile", tcp, []),
-        ("server", "downloads", {"server": {}}, [0, 1, 2]),
-        ("sat", "snapshot", {"command": " && ".join(map(chaos, range(steps)))}, [3]),
-        ("pc", "downloads", {"client": {"server_ip": "192.168.20.2", "count": 1000, "at_once": 8}}, [4]),
+    link = {"orbit": "geo", "forward_interface": "to_st", "return_interface": "to_gw"}
+    jobs = [
+        Job("sat", "satcom_link", {**link, "run": {}}),
+        Job("sat", "satcom_link", {**link, "wait": {}}, launched=[0]),
+        Job("pc", "transport_profile", {"cc": "bbr2"}),
+        Job("server", "transport_profile", {"cc": "bbr2"}),
+        Job("server", "downloads", {"server": {}}, launched=[2, 3]),
+        Job("sat", "snapshot", {"command": " && ".join(map(chaos, range(steps)))}, finished=[1]),
+        Job("pc", "downloads", {"client": {"server_ip": "192.168.20.2", "count": 1000, "at_once": 8}}, launched=[4, 5]),
     ]
     scenario = scenario_of(tmp_path, *jobs)
     ended = command(str(scenario), "--seeds", "3", "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"))
