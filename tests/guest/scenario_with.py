@@ -6,15 +6,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from conftest import REPOSITORY
 
 TEST_JOBS = REPOSITORY / "tests/guest/jobs"
 Snapshot = tuple[str, int, str]
 """Host, seconds after the download has begun, shell command; what it prints is the statistic `printed`."""
-Job = tuple[str, str, dict[str, Any], Sequence[int]]
-"""Host, job, its arguments, and the numbers of those that must have been launched before it."""
+
+
+class Job(NamedTuple):
+    """A job on a host; `launched` and `finished`: the numbers of those that must have been, before it is launched."""
+
+    host: str
+    name: str
+    arguments: dict[str, Any]
+    launched: Sequence[int] = ()
+    finished: Sequence[int] = ()
 
 
 def with_snapshot(place: Path, *snapshots: Snapshot) -> Path:
@@ -23,7 +31,7 @@ def with_snapshot(place: Path, *snapshots: Snapshot) -> Path:
     functions = scenario["openbach_functions"]
     (download,) = [function["id"] for function in functions if function.get("label") == "download"]
     for host, after_s, shell_command in snapshots:
-        job = (host, "snapshot", {"command": shell_command}, [download])
+        job = Job(host, "snapshot", {"command": shell_command}, [download])
         functions.append(_function(len(functions), job, after_s))
     path = place / "geo_loss.json"
     path.write_text(json.dumps(scenario))
@@ -47,11 +55,10 @@ def scenario_of(place: Path, *jobs: Job) -> Path:
 
 
 def _function(number: int, job: Job, after_s: int = 0) -> dict[str, Any]:
-    host, name, arguments, launched = job
     return {
         "id": number,
-        "label": name,
-        "wait": {"time": after_s, "launched_ids": list(launched), "finished_ids": []},
+        "label": job.name,
+        "wait": {"time": after_s, "launched_ids": list(job.launched), "finished_ids": list(job.finished)},
         "on_fail": {},
-        "start_job_instance": {"entity_name": f"satvpn_{host}", name: arguments},
+        "start_job_instance": {"entity_name": f"satvpn_{job.host}", job.name: job.arguments},
     }

@@ -36,9 +36,9 @@ SEND = (
 
 def run_link(place: Path, link: dict[str, Any], host: str, shell_command: str, *options: str) -> Run:
     """The link alone, and a command on one of the hosts beside it."""
-    jobs: list[Job] = [
-        ("sat", "satcom_link", {**LINK, **link, "run": {}}, []),
-        (host, "snapshot", {"command": f"sleep {UP_S}; {shell_command}"}, [0]),
+    jobs = [
+        Job("sat", "satcom_link", {**LINK, **link, "run": {}}),
+        Job(host, "snapshot", {"command": f"sleep {UP_S}; {shell_command}"}, launched=[0]),
     ]
     ended = command(
         str(scenario_of(place, *jobs)), "--jobs", str(TEST_JOBS), "--results", str(place / "r"), *options
@@ -111,9 +111,9 @@ def test_each_second_has_the_rate_of_the_link_file(tmp_path: Path, queue: str) -
 
 def run_link_file(place: Path, link: dict[str, Any], file: Path, host: str, shell_command: str, *options: str) -> Run:
     """`run_link` with the scenario's argument `link_file`."""
-    jobs: list[Job] = [
-        ("sat", "satcom_link", {**LINK, **link, "run": {}}, []),
-        (host, "snapshot", {"command": f"sleep {UP_S}; {shell_command}"}, [0]),
+    jobs = [
+        Job("sat", "satcom_link", {**LINK, **link, "run": {}}),
+        Job(host, "snapshot", {"command": f"sleep {UP_S}; {shell_command}"}, launched=[0]),
     ]
     path = scenario_of(place, *jobs)
     scenario = json.loads(path.read_text())
