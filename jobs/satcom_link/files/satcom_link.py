@@ -280,6 +280,10 @@ def counters(both: Both) -> dict[str, Counters]:
     return found
 
 
+def unblock_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
 class Player:
     """Has one tc carry out the changes as they are due: starting a program for each would cost most of a run's time."""
 
@@ -288,7 +292,9 @@ class Player:
         self._arguments = arguments
         self.states = states
         self._step = 2
-        self._tc = subprocess.Popen(["tc", "-batch", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._tc = subprocess.Popen(
+            ["tc", "-batch", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=unblock_signals
+        )
 
     def change(self, change: Change) -> None:
         direction, old, new = self._both[change.direction], self.states[change.direction], change.state
