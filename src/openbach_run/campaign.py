@@ -26,7 +26,7 @@ from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.inventory import Inventory
 from openbach_run.job_packages import Package
-from openbach_run.link_files import read_link_file
+from openbach_run.links.given import read_link_file
 from openbach_run.model import Malformed, Scenario, argument_choices, check_values, jobs_started, read_scenario
 
 NO_FILE = "none"

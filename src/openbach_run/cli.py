@@ -46,6 +46,7 @@ TABLE_FORMATS = {
 COMMANDS = {
     "report": "openbach_run.report.command",
     "export": "openbach_run.export",
+    "link": "openbach_run.links.command",
     "package": "openbach_run.package",
     "serve": "openbach_run.web.serve",
 }
@@ -58,6 +59,7 @@ combination of the values given for its arguments, and prints the transfer times
 commands (each has its own --help):
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
   openbach-run export RESULTS…                   their statistics, for InfluxDB
+  openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time, for the job satcom_link
   openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
   openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
 """

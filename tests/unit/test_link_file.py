@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import sys
 import tracemalloc
@@ -128,7 +129,7 @@ def test_what_is_no_file_is_refused(path: Path) -> None:
 def test_a_file_of_1_gb_is_refused_unread(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(10**9)
-    with pytest.raises(LinkFileError, match="953 MiB, more than the 64"):
+    with pytest.raises(LinkFileError, match="953 MiB: 64 MiB are the most"):
         link_file.check(path)
 
 
@@ -189,7 +190,7 @@ def links(draw: st.DrawFn) -> list[Change]:
     """A link as read() gives it: both directions at 0, then only what changes something."""
     played: list[Change] = []
     states: dict[str, State] = {}
-    for time_s in [0.0, *sorted(draw(st.sets(st.floats(1e-9, 1e9), max_size=8)))]:
+    for time_s in [0.0, *sorted(draw(st.sets(st.floats(1e-9, 9e8), max_size=8)))]:
         for direction in ("forward", "return"):
             state = draw(STATES)
             if (time_s == 0 or draw(st.booleans())) and states.get(direction) != state:
@@ -198,15 +199,21 @@ def links(draw: st.DrawFn) -> list[Change]:
     return played
 
 
-@given(links())
-def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory, played: list[Change]) -> None:
+@given(links(), st.sampled_from([1e9, math.inf]))
+def test_what_is_written_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, played: list[Change], until_s: float
+) -> None:
     out = io.StringIO()
-    link_file.write(played, 2e9, ["made by a test\nin two lines"], out)
+    link_file.write(played, until_s, ["made by a test\nin two lines"], out)
     assert changes(tmp_path_factory.getbasetemp() / "written.csv", out.getvalue()) == played
 
 
-def test_what_both_directions_have_in_common_is_one_row() -> None:
-    same = State(10e6, 250, 0)
+def test_what_both_directions_have_in_common_is_one_row_and_the_last_tells_the_length() -> None:
+    one, other = State(10e6, 250, 0), State(5e6, 250, 0)
     out = io.StringIO()
-    link_file.write([Change(0, "forward", same), Change(0, "return", same), Change(5, "return", same)], 5, ["x"], out)
-    assert out.getvalue() == f"# x\n{HEADER}0,both,10000000,250,0\n"
+    played = [Change(0, "forward", one), Change(0, "return", one), Change(2, "return", one), Change(5, "return", other)]
+    link_file.write(played, 5, ["x"], out)
+    assert out.getvalue() == f"# x\n{HEADER}0,both,10000000,250,0\n5,both,,,\n"
+    out = io.StringIO()
+    link_file.write(played, math.inf, ["repeat_s: 7"], out)
+    assert out.getvalue() == f"# repeat_s: 7\n{HEADER}0,both,10000000,250,0\n5,return,5000000,250,0\n"

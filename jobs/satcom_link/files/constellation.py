@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 from link_file import Change, State
+from parameters import parameter, refuse_out_of_range
 
 EARTH_RADIUS_KM = 6371.0
 GRAVITY_KM3_PER_S2 = 398600.4418
@@ -36,35 +36,28 @@ LIGHT_KM_PER_MS = 299.792458
 MEAN_OVER_S = 600.0
 
 
-def _parameter(default: Any, least: float, greatest: float, text: str) -> Any:
-    return field(default=default, metadata={"least": least, "greatest": greatest, "help": text})
-
-
 @dataclass(frozen=True)
 class Constellation:
     """Starlink's first shell, a terminal in Toulouse, a gateway near Bordeaux. ValueError for what is out of range."""
 
-    altitude_km: float = _parameter(550.0, 160, 2000, "height of the orbits")
-    inclination_deg: float = _parameter(53.0, 0, 180, "of the orbits")
-    planes: int = _parameter(72, 1, 1000, "number of orbits")
-    satellites_per_plane: int = _parameter(22, 1, 1000, "satellites on each orbit")
-    phasing: int = _parameter(17, 0, 999, "Walker's F: a plane is ahead of the one before by F/T of a turn")
-    elevation_mask_deg: float = _parameter(25.0, 0, 89, "least elevation at which a satellite is used")
-    terminal_latitude_deg: float = _parameter(43.60, -90, 90, "north is positive")
-    terminal_longitude_deg: float = _parameter(1.44, -180, 180, "east is positive")
-    gateway_latitude_deg: float = _parameter(44.78, -90, 90, "north is positive")
-    gateway_longitude_deg: float = _parameter(-0.57, -180, 180, "east is positive")
-    handover_s: float = _parameter(15.0, 1, 3600, "time between two choices of a satellite")
-    outage_ms: float = _parameter(30.0, 0, 999, "how long a handover holds packets back")
-    ground_delay_ms: float = _parameter(15.0, 0, 1000, "one way: processing, access to the channel, terrestrial part")
-    step_s: float = _parameter(1.0, 0.01, 3600, "time between two values of the delay")
-    rate_bps: float = _parameter(10e6, 1000, 1e12, "of each direction")
+    altitude_km: float = parameter(550.0, 160, 2000, "height of the orbits")
+    inclination_deg: float = parameter(53.0, 0, 180, "of the orbits")
+    planes: int = parameter(72, 1, 1000, "number of orbits")
+    satellites_per_plane: int = parameter(22, 1, 1000, "satellites on each orbit")
+    phasing: int = parameter(17, 0, 999, "Walker's F: a plane is ahead of the one before by F/T of a turn")
+    elevation_mask_deg: float = parameter(25.0, 0, 89, "least elevation at which a satellite is used")
+    terminal_latitude_deg: float = parameter(43.60, -90, 90, "north is positive")
+    terminal_longitude_deg: float = parameter(1.44, -180, 180, "east is positive")
+    gateway_latitude_deg: float = parameter(44.78, -90, 90, "north is positive")
+    gateway_longitude_deg: float = parameter(-0.57, -180, 180, "east is positive")
+    handover_s: float = parameter(15.0, 1, 3600, "time between two choices of a satellite")
+    outage_ms: float = parameter(30.0, 0, 999, "how long a handover holds packets back")
+    ground_delay_ms: float = parameter(15.0, 0, 1000, "one way: processing, access to the channel, terrestrial part")
+    step_s: float = parameter(1.0, 0.01, 3600, "time between two values of the delay")
+    rate_bps: float = parameter(10e6, 1000, 1e12, "of each direction")
 
     def __post_init__(self) -> None:
-        for name, one in self.__dataclass_fields__.items():
-            value, least, greatest = getattr(self, name), one.metadata["least"], one.metadata["greatest"]
-            if not least <= value <= greatest:
-                raise ValueError(f"{name} is {value}: it must be from {least} to {greatest}")
+        refuse_out_of_range(self)
         if self.phasing >= self.planes:
             raise ValueError(f"phasing is {self.phasing}: it must be below the number of planes, {self.planes}")
 

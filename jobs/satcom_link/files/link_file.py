@@ -22,7 +22,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
-from itertools import count
+from itertools import count, takewhile
 from typing import NoReturn, TextIO
 
 DIRECTIONS = {"forward": ("forward",), "return": ("return",), "both": ("forward", "return")}
@@ -59,7 +59,11 @@ FILE_BYTES = 64 << 20
 
 
 class LinkFileError(ValueError):
-    """What is wrong with a link file, in which line, and what would be right."""
+    """What is wrong with a file, in which line and column, and what would be right."""
+
+    def __init__(self, path: str | os.PathLike[str], text: str, line: int = 0, column: str = "") -> None:
+        place = (f", line {line}" if line else "") + (f", column {column}" if column else "")
+        super().__init__(f"{os.fspath(path)}{place}: {text}")
 
 
 @dataclass(frozen=True)
@@ -126,14 +130,20 @@ def read(path: str | os.PathLike[str]) -> Iterator[Change]:
     for period in count():
         one_pass = _Pass(path)
         changed = False
-        for change in one_pass:
-            if states.get(change.direction) != change.state:
-                states[change.direction] = change.state
-                changed = True
-                yield replace(change, time_s=period * repeat_s + change.time_s)
+        for change in _news(one_pass, states):
+            changed = True
+            yield replace(change, time_s=period * repeat_s + change.time_s)
         if one_pass.repeat_s is None or not changed:
             return
         repeat_s = one_pass.repeat_s
+
+
+def _news(changes: Iterable[Change], states: dict[str, State]) -> Iterator[Change]:
+    """Those that change something; `states` has the state of each direction, and is kept up to date."""
+    for change in changes:
+        if states.get(change.direction) != change.state:
+            states[change.direction] = change.state
+            yield change
 
 
 def check(path: str | os.PathLike[str]) -> Summary:
@@ -150,22 +160,47 @@ def check(path: str | os.PathLike[str]) -> Summary:
 
 
 def write(changes: Iterable[Change], until_s: float, comments: Iterable[str], out: TextIO) -> None:
-    """Writes a link file: the comments, then what changes before `until_s`. The same state of both directions is one row."""
+    """Writes a link file: the comments, then what changes before `until_s`; what both directions have in common is one row.
+
+    A last row, at `until_s`, changes nothing but says how long the file is. A file that repeats needs none: `until_s` inf.
+    """
     for comment in comments:
         out.writelines(f"# {line}\n" for line in comment.splitlines())
     out.write(",".join(COLUMNS) + "\n")
     held: Change | None = None
-    for change in changes:
-        if change.time_s >= until_s:
-            break
-        if held is not None and change == replace(held, direction="return") and held.direction == "forward":
-            held = replace(held, direction="both")
+    for change in _news(takewhile(lambda change: change.time_s < until_s, changes), {}):
+        if held is not None and held.direction == "forward" and change == replace(held, direction="return"):
+            out.write(_row(replace(held, direction="both")))
+            held = None
             continue
         if held is not None:
             out.write(_row(held))
         held = change
     if held is not None:
         out.write(_row(held))
+    if until_s < math.inf:
+        out.write(f"{_plain(until_s)},both,,,\n")
+
+
+def lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their numbers from 1 on, stripped. Raises LinkFileError for what is none, or too long."""
+    number = 0
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise LinkFileError(path, "not a regular file")
+        if status.st_size > FILE_BYTES:
+            raise LinkFileError(path, f"{status.st_size >> 20} MiB: {FILE_BYTES >> 20} MiB are the most that is read")
+        with open(path, "rb") as file:
+            while line := file.readline(LINE_BYTES + 1):
+                number += 1
+                if len(line) > LINE_BYTES:
+                    raise LinkFileError(path, f"a line of more than {LINE_BYTES} bytes: this is no link file", number)
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+    except UnicodeDecodeError:
+        raise LinkFileError(path, "not UTF-8: a link file is text", number) from None
+    except OSError as error:
+        raise LinkFileError(path, error.strerror or str(error)) from error
 
 
 def _row(change: Change) -> str:
@@ -237,7 +272,8 @@ class _Pass:
         self.last_s = 0.0
 
     def __iter__(self) -> Iterator[Change]:
-        for text in self._lines():
+        for number, text in lines(self.path):
+            self.line = number
             if text.startswith("#"):
                 self._comment(text)
             elif text and not self.columns:
@@ -247,28 +283,7 @@ class _Pass:
         self._end()
 
     def fail(self, text: str, column: str = "") -> NoReturn:
-        place = (f", line {self.line}" if self.line else "") + (f", column {column}" if column else "")
-        raise LinkFileError(f"{os.fspath(self.path)}{place}: {text}")
-
-    def _lines(self) -> Iterator[str]:
-        try:
-            self._refuse(os.stat(self.path))
-            with open(self.path, "rb") as file:
-                while line := file.readline(LINE_BYTES + 1):
-                    self.line += 1
-                    if len(line) > LINE_BYTES:
-                        self.fail(f"a line of more than {LINE_BYTES} bytes: this is no link file")
-                    yield line.decode("utf-8-sig" if self.line == 1 else "utf-8").strip()
-        except UnicodeDecodeError:
-            self.fail("not UTF-8: a link file is CSV text")
-        except OSError as error:
-            self.fail(error.strerror or str(error))
-
-    def _refuse(self, status: os.stat_result) -> None:
-        if not stat.S_ISREG(status.st_mode):
-            self.fail("not a regular file")
-        if status.st_size > FILE_BYTES:
-            self.fail(f"{status.st_size >> 20} MiB, more than the {FILE_BYTES >> 20} that a link file may have")
+        raise LinkFileError(self.path, text, self.line, column)
 
     def _comment(self, text: str) -> None:
         if repeat := REPEAT.fullmatch(text):

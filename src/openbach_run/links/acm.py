@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A DVB-S2 forward link in the rain: adaptive coding and modulation (ACM) follows a fade.
+
+The attenuation is that of Maseng and Bakken (A stochastic dynamic model of rain attenuation, IEEE Trans. Commun. 29,
+1981), which ITU-R P.1853 has for its time series: log-normal, driven by a Gauss-Markov process,
+
+    A(t) = median · exp(σ X(t)),   X(t + Δ) = ρ X(t) + √(1 - ρ²) N,   ρ = exp(-Δ / correlation time)
+
+with N normal, drawn from the seed; P.1853 has 5000 s (β = 2·10⁻⁴ /s). Es/N0 is that of the clear sky less A. The symbol
+rate is constant: it is the one at which the MODCOD of the clear sky carries `rate_bps`.
+
+A MODCOD is used while Es/N0 is `margin_db` above what it needs; a more efficient one is taken when Es/N0 is another
+`hysteresis_db` above. Where even QPSK 1/4 does not get through, the rate is 0: packets wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from statistics import NormalDist
+
+from link_file import Change, State
+from parameters import parameter, refuse_out_of_range
+
+
+@dataclass(frozen=True)
+class Modcod:
+    """`efficiency` in bit per symbol, `es_n0_db` for quasi error-free reception without implementation losses."""
+
+    name: str
+    efficiency: float
+    es_n0_db: float
+
+
+MODCODS = (
+    Modcod("QPSK 1/4", 0.490243, -2.35),
+    Modcod("QPSK 1/3", 0.656448, -1.24),
+    Modcod("QPSK 2/5", 0.789412, -0.30),
+    Modcod("QPSK 1/2", 0.988858, 1.00),
+    Modcod("QPSK 3/5", 1.188304, 2.23),
+    Modcod("QPSK 2/3", 1.322253, 3.10),
+    Modcod("QPSK 3/4", 1.487473, 4.03),
+    Modcod("QPSK 4/5", 1.587196, 4.68),
+    Modcod("QPSK 5/6", 1.654663, 5.18),
+    Modcod("QPSK 8/9", 1.766451, 6.20),
+    Modcod("QPSK 9/10", 1.788612, 6.42),
+    Modcod("8PSK 3/5", 1.779991, 5.50),
+    Modcod("8PSK 2/3", 1.980636, 6.62),
+    Modcod("8PSK 3/4", 2.228124, 7.91),
+    Modcod("8PSK 5/6", 2.478562, 9.35),
+    Modcod("8PSK 8/9", 2.646012, 10.69),
+    Modcod("8PSK 9/10", 2.679207, 10.98),
+    Modcod("16APSK 2/3", 2.637201, 8.97),
+    Modcod("16APSK 3/4", 2.966728, 10.21),
+    Modcod("16APSK 4/5", 3.165623, 11.03),
+    Modcod("16APSK 5/6", 3.300184, 11.61),
+    Modcod("16APSK 8/9", 3.523143, 12.89),
+    Modcod("16APSK 9/10", 3.567342, 13.13),
+    Modcod("32APSK 3/4", 3.703295, 12.73),
+    Modcod("32APSK 4/5", 3.951571, 13.64),
+    Modcod("32APSK 5/6", 4.119540, 14.28),
+    Modcod("32APSK 8/9", 4.397854, 15.69),
+    Modcod("32APSK 9/10", 4.453027, 16.05),
+)
+"""ETSI EN 302 307-1, table 13 (FECFRAME of 64800 bits, no pilots)."""
+
+
+@dataclass(frozen=True)
+class Acm:
+    """ValueError for what is out of range, and for a clear sky in which nothing gets through."""
+
+    clear_sky_es_n0_db: float = parameter(14.5, -20, 40, "Es/N0 without rain")
+    rate_bps: float = parameter(10e6, 10e3, 1e12, "of the forward direction in clear sky")
+    return_rate_bps: float = parameter(10e6, 1000, 1e12, "of the return direction, which stays")
+    delay_ms: float = parameter(250.0, 0, 60e3, "one way, both directions")
+    median_db: float = parameter(2.0, 0, 40, "median of the attenuation")
+    sigma: float = parameter(1.0, 0, 3, "standard deviation of the attenuation's natural logarithm")
+    correlation_s: float = parameter(5000.0, 1, 1e6, "correlation time of the attenuation")
+    margin_db: float = parameter(0.5, 0, 10, "what a MODCOD has in hand")
+    hysteresis_db: float = parameter(0.5, 0, 10, "more than that before a more efficient one is taken")
+    step_s: float = parameter(1.0, 0.01, 3600, "time between two choices")
+    seed: int = parameter(1, 0, 2**63, "of the rain")
+
+    def __post_init__(self) -> None:
+        refuse_out_of_range(self)
+        if best(self.clear_sky_es_n0_db - self.margin_db) is None:
+            raise ValueError(
+                f"clear_sky_es_n0_db is {self.clear_sky_es_n0_db}: with a margin of {self.margin_db} dB not even "
+                f"{MODCODS[0].name} gets through, which needs {MODCODS[0].es_n0_db} dB"
+            )
+
+
+def best(es_n0_db: float) -> Modcod | None:
+    """The most efficient MODCOD that needs no more."""
+    return max((one for one in MODCODS if one.es_n0_db <= es_n0_db), key=lambda one: one.efficiency, default=None)
+
+
+def fades_db(parameters: Acm) -> Iterator[float]:
+    """The attenuation, every `step_s`; endless. The process begins anywhere in its distribution."""
+    random = Random(parameters.seed)
+    kept = math.exp(-parameters.step_s / parameters.correlation_s)
+
+    def normal() -> float:
+        return NormalDist().inv_cdf(random.random() or 0.5)
+
+    x = normal()
+    while True:
+        yield parameters.median_db * math.exp(parameters.sigma * x)
+        x = kept * x + math.sqrt(1 - kept**2) * normal()
+
+
+def modcods(parameters: Acm) -> Iterator[Modcod | None]:
+    """What is sent with, every `step_s`; None where nothing gets through; endless."""
+    used: Modcod | None = None
+    for fade_db in fades_db(parameters):
+        usable_db = parameters.clear_sky_es_n0_db - fade_db - parameters.margin_db
+        up = best(usable_db - parameters.hysteresis_db)
+        if used and used.es_n0_db > usable_db:
+            used = best(usable_db)
+        elif up and (used is None or up.efficiency > used.efficiency):
+            used = up
+        yield used
+
+
+def changes(parameters: Acm) -> Iterator[Change]:
+    """The link's state at 0 s, then whenever the MODCOD changes; endless."""
+    clear_sky = best(parameters.clear_sky_es_n0_db - parameters.margin_db)
+    assert clear_sky
+    symbols_per_s = parameters.rate_bps / clear_sky.efficiency
+    before: float | None = None
+    for step, modcod in zip(count(), modcods(parameters), strict=False):
+        rate_bps = round(symbols_per_s * modcod.efficiency, 3) if modcod else 0.0
+        if rate_bps != before:
+            yield Change(round(step * parameters.step_s, 6), "forward", State(rate_bps, parameters.delay_ms, 0.0))
+        if before is None:
+            yield Change(0.0, "return", State(parameters.return_rate_bps, parameters.delay_ms, 0.0))
+        before = rate_bps

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A link file as a figure: rate, delay and loss of both directions over time."""
+
+from __future__ import annotations
+
+import os
+from itertools import takewhile
+from pathlib import Path
+
+import link_file
+import matplotlib
+from matplotlib.figure import Figure
+
+from openbach_run.report.figures import COLOURS, SETTINGS, STYLES, WIDTH_IN
+
+METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+
+
+def draw(file: Path, output: Path) -> None:
+    """One period of the file. Raises LinkFileError, and ValueError for a figure of unknown kind."""
+    kind = output.suffix.removeprefix(".")
+    if kind not in METADATA:
+        raise ValueError(f"{output}: a figure ends in .{', .'.join(METADATA)}")
+    summary = link_file.check(file)
+    shown_s = summary.duration_s or 1.0
+    changes = list(takewhile(lambda change: change.time_s < shown_s or not summary.repeats, link_file.read(file)))
+    with matplotlib.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDTH_IN, 4.0))
+        rates, delays, losses = figure.subplots(3, sharex=True, height_ratios=(3, 3, 1))
+        for number, direction in enumerate(("forward", "return")):
+            mine = [change for change in changes if change.direction == direction]
+            times_s = [*(change.time_s for change in mine), shown_s]
+            states = [*(change.state for change in mine), mine[-1].state]
+            look = {"where": "post", "color": COLOURS[number + 1], "linestyle": STYLES[number], "label": direction}
+            rates.step(times_s, [state.rate_bps / 1e6 for state in states], **look)
+            delays.step(times_s, [state.delay_ms for state in states], **look)
+            losses.step(times_s, [state.loss_pct for state in states], **look)
+        rates.set(ylabel="rate (Mbit/s)", title=file.name)
+        rates.set_ylim(bottom=0)
+        rates.legend()
+        delays.set_ylabel("one-way delay (ms)")
+        losses.set(ylabel="loss (%)", xlabel="time (s)", xlim=(0, shown_s))
+        losses.set_ylim(bottom=0)
+        new = output.with_name(f".{output.name}.new")
+        try:
+            figure.savefig(new, format=kind, metadata=METADATA[kind])
+            os.replace(new, output)
+        except OSError as error:
+            raise ValueError(f"{output}: {error.strerror}") from error
+        finally:
+            new.unlink(missing_ok=True)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Link files from elsewhere, and the command that makes them."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise, takewhile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openbach_run.errors import InputError
+from openbach_run.links import acm, command, mahimahi, opensand
+from openbach_run.links.given import read_link_file
+
+TRACE = "1\n1\n3\n10\n"
+
+
+def file(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_trace_is_its_packets_per_bin(tmp_path: Path) -> None:
+    """4 packets of 12 000 bits in 10 ms; the shorter trace repeats: 2 in its 5 ms."""
+    up, down = mahimahi.read_trace(file(tmp_path, "up", "2\n5\n")), mahimahi.read_trace(file(tmp_path, "down", TRACE))
+    changes = list(mahimahi.changes(up, down, 5, 20.0))
+    rates = {name: [one.state.rate_bps for one in changes if one.direction == name] for name in ("forward", "return")}
+    assert rates == {"forward": [3 * 12_000 / 0.005, 12_000 / 0.005], "return": [2 * 12_000 / 0.005] * 2}
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=50).map(sorted), st.integers(1, 100))
+def test_no_packet_of_a_trace_is_lost_in_the_bins(times_ms: list[int], bin_ms: int) -> None:
+    rates = mahimahi.rates_bps(times_ms, bin_ms, times_ms[-1])
+    widths = [min(bin_ms, times_ms[-1] - number * bin_ms) for number in range(len(rates))]
+    carried = sum(rate * width / 1000 for rate, width in zip(rates, widths, strict=True))
+    assert carried == pytest.approx(12_000 * len(times_ms))
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("", "no packet after 0 ms"), ("0\n", "no packet"), ("1\nx\n", "line 2: 'x' is not a whole number"),
+    ("5\n3\n", "line 2: 3 after 5: times must not go back"), ("-1\n", "line 1"),
+])  # fmt: skip
+def test_a_trace_that_is_none_is_told(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        mahimahi.read_trace(file(tmp_path, "trace", text))
+
+
+def test_delays_are_interpolated_as_opensand_does(tmp_path: Path) -> None:
+    delays = opensand.read_delays(file(tmp_path, "delays", "# time delay\n2 10\n5 20\n"))
+    assert [opensand.delay_ms(delays, time) for time in range(8)] == [10, 10, 10, 13, 16, 20, 20, 20]
+    last = list(opensand.changes(delays, delays, 500, 10e6))[-1]
+    assert (last.time_s, last.state.delay_ms) == (2.5, 40)
+
+
+@pytest.mark.parametrize(("text", "said"), [("", "no delay"), ("1 2 3\n", "line 1"), ("1 -2\n", "line 1")])
+def test_delays_that_are_none_are_told(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        opensand.read_delays(file(tmp_path, "delays", text))
+
+
+def test_a_modcod_is_the_most_efficient_that_gets_through() -> None:
+    assert acm.best(-2.36) is None
+    best = [acm.best(es_n0_db) for es_n0_db in (-2.35, 6.3, 10.5, 30)]
+    assert [one and one.name for one in best] == ["QPSK 1/4", "8PSK 3/5", "16APSK 3/4", "32APSK 9/10"]
+
+
+@given(st.integers(0, 1000), st.floats(0, 20), st.floats(0, 2))
+def test_what_is_sent_with_gets_through_with_the_margin(seed: int, median_db: float, sigma: float) -> None:
+    weather = acm.Acm(seed=seed, median_db=median_db, sigma=sigma, correlation_s=100)
+    clear_sky = acm.best(weather.clear_sky_es_n0_db - weather.margin_db)
+    assert clear_sky
+    for fade_db, used in islice(zip(acm.fades_db(weather), acm.modcods(weather), strict=False), 300):
+        if used:
+            assert used.es_n0_db <= weather.clear_sky_es_n0_db - fade_db - weather.margin_db
+            assert used.efficiency <= clear_sky.efficiency
+
+
+def test_the_rain_is_the_same_again_and_its_median_is_the_one_asked_for() -> None:
+    weather = acm.Acm(correlation_s=5, median_db=3)
+    fades = list(islice(acm.fades_db(weather), 20_000))
+    assert fades == list(islice(acm.fades_db(weather), 20_000))
+    assert sorted(fades)[10_000] == pytest.approx(3, rel=0.1)
+    changes = list(takewhile(lambda change: change.time_s < 1000, acm.changes(weather)))
+    forward = [change.state.rate_bps for change in changes if change.direction == "forward"]
+    assert all(before != after for before, after in pairwise(forward))
+    assert 9e6 < max(forward) <= 10e6  # the hysteresis keeps the best MODCOD for a sky that is clearer still
+
+
+MADE = {
+    "leo": ["--duration-s", "60"],
+    "acm": ["--duration-s", "600", "--correlation-s", "50", "--median-db", "6"],
+    "mahimahi": ["up", "down"],
+    "opensand": ["delays", "--loop"],
+}
+
+
+@pytest.mark.parametrize("generator", MADE)
+def test_a_made_file_is_a_link_file_and_is_drawn(
+    generator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file(tmp_path, "up", TRACE)
+    file(tmp_path, "down", TRACE)
+    file(tmp_path, "delays", "0 10\n5 20\n")
+    assert command.main([generator, *MADE[generator], "-o", "link.csv"]) == 0
+    first = (tmp_path / "link.csv").read_bytes()
+    assert command.main([generator, *MADE[generator], "-o", "link.csv"]) == 0
+    assert (tmp_path / "link.csv").read_bytes() == first
+    assert read_link_file(tmp_path / "link.csv").startswith(f"# openbach-run link {generator}\n")
+    capsys.readouterr()
+    assert command.main(["check", "link.csv"]) == 0
+    assert "mean RTT" in capsys.readouterr().out
+    assert command.main(["plot", "link.csv", "-o", "link.svg"]) == 0
+    assert b"one-way delay" in (tmp_path / "link.svg").read_bytes() or (tmp_path / "link.svg").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["leo", "--elevation-mask-deg", "95"], "elevation_mask_deg is 95"),
+    (["leo", "--planes", "1", "--phasing", "0"], "no satellite stands 25 degrees high"),
+    (["leo", "--duration-s", "0"], "--duration-s 0"),
+    (["acm", "--clear-sky-es-n0-db", "-10"], "QPSK 1/4"),
+    (["mahimahi", "absent", "absent"], "absent"),
+    (["opensand", "absent"], "absent"),
+])  # fmt: skip
+def test_what_cannot_be_made_leaves_no_file(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=said):
+        command.main([*words, "-o", "link.csv"])
+    assert not list(tmp_path.iterdir())
