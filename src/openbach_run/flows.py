@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 MEASURES = ("total_goodput_mbps", "share_pct", "fairness_index")
@@ -22,12 +22,12 @@ def flow_measures(sent: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     share_pct            the first flow's part of the bytes that arrived while all flows went on
     fairness_index       of the bytes that arrived then (Jain, Chiu and Hawe, 1984): 1 is fair, 1/flows is one flow only
     """
-    flows: dict[str, list[Interval]] = {}
+    rates: dict[str, list[tuple[float, float]]] = {}
     for one in sent:
         if "interval_goodput_bps" in one:
-            end_s, length_s = one["_metadata"]["time"] / 1000, one["interval_s"]
-            interval = Interval(end_s - length_s, end_s, one["interval_goodput_bps"] * length_s / 8)
-            flows.setdefault(one["_metadata"].get("suffix") or "", []).append(interval)
+            end_s, flow = one["_metadata"]["time"] / 1000, one["_metadata"].get("suffix") or ""
+            rates.setdefault(flow, []).append((end_s, one["interval_goodput_bps"]))
+    flows = {name: _intervals(ends) for name, ends in rates.items() if len(ends) > 1}
     if len(flows) < 2:
         return {}
     starts_s = [min(interval.start_s for interval in flow) for flow in flows.values()]
@@ -44,6 +44,16 @@ def flow_measures(sent: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         "share_pct": round(100 * common[min(common)] / together, 6),
         "fairness_index": round(together**2 / (len(common) * squares), 6),
     }
+
+
+def _intervals(rates_bps: Sequence[tuple[float, float]]) -> list[Interval]:
+    """From the ends of intervals without gaps and their rates; the first is as long as the second."""
+    ends_s = [end_s for end_s, _ in rates_bps]
+    starts_s = [2 * ends_s[0] - ends_s[1], *ends_s]
+    return [
+        Interval(start_s, end_s, rate_bps * (end_s - start_s) / 8)
+        for start_s, (end_s, rate_bps) in zip(starts_s, rates_bps, strict=False)
+    ]
 
 
 def _bytes(flow: Iterable[Interval], from_s: float, to_s: float) -> float:

@@ -33,6 +33,7 @@ MEASURES = {  # of the jobs that measure
         Measure("ttfb_s"),
         Measure("retransmits", "int64"),
     ),
+    "satcom_link": (Measure("queue_delay_ms"),),
     "web_page": (
         Measure("page_load_time_s"),
         Measure("ttfb_s"),
@@ -64,7 +65,6 @@ NUMBERS = {
 """Types of columns in results.parquet; all others are text, the scenario's arguments as they were given."""
 
 FRAME_BYTES, SEGMENT_BYTES = 1514, 1448
-BOTTLENECK_BPS = 10e6
 MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -94,7 +94,7 @@ def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str
         )
         for job in MEASURES
         for (sender, suffix), series in sorted(sent.items(), key=lambda one: one[0])
-        if sender == job
+        if sender == job and any((measure.statistic or measure.column) in series for measure in MEASURES[job])
         for measure in MEASURES[job]
     }
 
@@ -201,10 +201,16 @@ def _field(value: Any) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def least_transfer_time_s(size: str) -> float | None:
-    """Time in s that the bytes of full TCP segments take at the bottleneck: 1448 bytes of data in a frame of 1514."""
-    number, factor = (size[:-1], MULTIPLIERS[size[-1]]) if size[-1:] in MULTIPLIERS else (size, 1)
-    try:
-        return float(number) * factor * 8 / BOTTLENECK_BPS * FRAME_BYTES / SEGMENT_BYTES
-    except ValueError:
+def least_transfer_time_s(arguments: Mapping[str, str]) -> float | None:
+    """Time in s that the size of a scenario's arguments takes at their rate: full TCP segments, 1448 bytes of data in a
+    frame of 1514. None for what has no size, or no rate of its own (a link file)."""
+    if arguments.get("link_file", "none") != "none":
         return None
+    try:
+        return _number(arguments["size"]) * 8 / _number(arguments["rate"]) * FRAME_BYTES / SEGMENT_BYTES
+    except (KeyError, ValueError):
+        return None
+
+
+def _number(text: str) -> float:
+    return float(text[:-1]) * MULTIPLIERS[text[-1]] if text[-1:] in MULTIPLIERS else float(text)

@@ -88,12 +88,11 @@ def _cell(done: Sequence[Record], measure: str) -> str:
 
 
 def _note(campaign: Campaign) -> str:
-    sizes = campaign.values.get("size", ()) if campaign.measure == "transfer_time_s" else ()
-    least = [(size, least_transfer_time_s(size)) for size in sizes]
+    least = {(cell.get("size"), cell.get("rate")): least_transfer_time_s(cell) for cell in campaign.cells}
     parts = [
-        f"at least {time_s:.2f} s for {size} at 10 Mbit/s (Ethernet, IP and TCP headers; no slow start)"
-        for size, time_s in least
-        if time_s
+        f"at least {time_s:.2f} s for a size of {size} at a rate of {rate} (Ethernet, IP and TCP headers; no slow start)"
+        for (size, rate), time_s in least.items()
+        if time_s and campaign.measure == "transfer_time_s"
     ]
     if set(campaign.values.get("pep", ())) - {"none"}:
         parts.append(

@@ -37,7 +37,7 @@ def write_results(folder: Path, seeds: int = 5, **only: tuple[str, ...]) -> Path
     runs: list[dict[str, Any]] = []
     cells = product(("geo_loss", "leo_loss"), *names.values())
     for (scenario, *cell), seed in product(cells, range(1, seeds + 1)):
-        arguments = {**dict(zip(names, cell, strict=True)), "size": "30M", "initcwnd": "10"}
+        arguments = {**dict(zip(names, cell, strict=True)), "size": "30M", "rate": "10M", "initcwnd": "10"}
         arguments["cc_pep"] = arguments["cc"]
         run_id = f"{len(runs):016x}"
         runs.append({"run_id": run_id, "scenario": scenario, "arguments": arguments, "seed": seed})

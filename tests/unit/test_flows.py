@@ -17,7 +17,6 @@ def sent(flow: str, first_s: int, rates_mbps: Sequence[float]) -> list[dict[str,
     return [
         {
             "interval_goodput_bps": rate * 1e6,
-            "interval_s": 1.0,
             "_metadata": {"time": (first_s + number) * 1000, "suffix": flow},
         }
         for number, rate in enumerate(rates_mbps, 1)
@@ -39,12 +38,15 @@ def test_only_the_time_when_both_send_counts_for_the_share() -> None:
 
 
 def test_part_of_an_interval_counts_by_its_part() -> None:
-    late = [{**one, "_metadata": {**one["_metadata"], "time": 2500}} for one in sent("flow_2", 1, [10.0])]
-    assert flow_measures(sent("flow_1", 0, [10, 10, 30]) + late)["share_pct"] == pytest.approx(100 * 2 / 3, abs=1e-6)
+    late = [{**one, "_metadata": {"time": 2500 + 1000 * n}} for n, one in enumerate(sent("flow_2", 1, [10.0, 10.0]))]
+    measured = flow_measures(sent("flow_1", 0, [30, 10, 30]) + late)
+    assert measured["fairness_index"] == pytest.approx(50**2 / (2 * (35**2 + 15**2)), abs=1e-6)
 
 
 def test_flows_that_never_met_have_no_share() -> None:
-    assert flow_measures(sent("flow_1", 0, [4.0]) + sent("flow_2", 3, [4.0])) == {"total_goodput_mbps": 2}
+    assert flow_measures(sent("flow_1", 0, [4.0, 4.0]) + sent("flow_2", 4, [4.0, 4.0])) == {
+        "total_goodput_mbps": pytest.approx(16 / 6, abs=1e-6)
+    }
 
 
 @given(st.lists(st.lists(st.floats(0.001, 1e4), min_size=5, max_size=5), min_size=2, max_size=5))

@@ -156,9 +156,15 @@ def test_values_survive_csv(arguments: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(("size", "least_s"), [("30M", 25.094), ("30000k", 25.094), ("1448", 1514 * 8 / 10e6)])
 def test_the_least_transfer_time(size: str, least_s: float) -> None:
-    assert least_transfer_time_s(size) == pytest.approx(least_s, rel=1e-4)
+    assert least_transfer_time_s({"size": size, "rate": "10M"}) == pytest.approx(least_s, rel=1e-4)
+    assert least_transfer_time_s({"size": size, "rate": "2500k"}) == pytest.approx(4 * least_s, rel=1e-4)
 
 
 @pytest.mark.parametrize("size", ["", "M", "much"])
 def test_a_size_that_is_none_has_no_least_time(size: str) -> None:
-    assert least_transfer_time_s(size) is None
+    assert least_transfer_time_s({"size": size, "rate": "10M"}) is None
+
+
+@pytest.mark.parametrize("arguments", [{}, {"size": "30M"}, {"size": "30M", "rate": "10M", "link_file": "leo.csv"}])
+def test_without_a_rate_there_is_no_least_time(arguments: dict[str, str]) -> None:
+    assert least_transfer_time_s(arguments) is None

@@ -237,8 +237,7 @@ def transfer(arguments: argparse.Namespace) -> None:
         if arguments.interval_s and lasts_s:
             time_ms = start_ms + round((begins_s + lasts_s) * 1000)
             collect_agent.send_stat(
-                time_ms, suffix=arguments.flow, interval_goodput_bps=size * 8 / lasts_s, interval_s=lasts_s
-            )
+                time_ms, suffix=arguments.flow, interval_goodput_bps=size * 8 / lasts_s)
     collect_agent.send_stat(
         collect_agent.now(),
         suffix=arguments.flow,

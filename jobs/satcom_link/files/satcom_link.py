@@ -286,19 +286,19 @@ class Player:
     def __init__(self, both: Both, arguments: argparse.Namespace, states: dict[str, State]) -> None:
         self._both = {one.name: one for one in both}
         self._arguments = arguments
-        self._states = states
+        self.states = states
         self._step = 2
         self._tc = subprocess.Popen(["tc", "-batch", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def change(self, change: Change) -> None:
-        direction, old, new = self._both[change.direction], self._states[change.direction], change.state
+        direction, old, new = self._both[change.direction], self.states[change.direction], change.state
         lines = []
         if new.rate_bps != old.rate_bps:
             lines.append(f"qdisc change {rate_line(direction, new, buffer_bytes(direction, self._arguments))}")
         if (new.delay_ms, new.loss_pct) != (old.delay_ms, old.loss_pct):
             lines.append(f"qdisc change {delay_line(direction, self._arguments, new, self._step)}")
             self._step += 1
-        self._states[change.direction] = new
+        self.states[change.direction] = new
         assert self._tc.stdin
         try:
             self._tc.stdin.write("".join(f"{line}\n" for line in lines))
@@ -329,14 +329,22 @@ def play(player: Player, played: Iterator[Change], both: Both, series_s: float) 
             player.change(upcoming)
             upcoming = next(played, None)
         if look_s <= due_s:
-            look(both)
+            look(both, player.states)
             look_s += series_s
 
 
-def look(both: Both) -> None:
+def look(both: Both, states: dict[str, State]) -> None:
+    """A packet that comes now waits for those in the queue, at the rate of now; for ever in an outage."""
     now_ms = collect_agent.now()
     for name, seen in counters(both).items():
-        collect_agent.send_stat(now_ms, suffix=name, queue_bytes=seen.queue_bytes, queue_packets=seen.queue_packets)
+        rate = states[name].rate_bps
+        collect_agent.send_stat(
+            now_ms,
+            suffix=name,
+            queue_bytes=seen.queue_bytes,
+            queue_packets=seen.queue_packets,
+            queue_delay_ms=seen.queue_bytes * 8000 / rate if rate else None,
+        )
 
 
 def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> link_proof.Asked:

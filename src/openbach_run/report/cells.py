@@ -59,7 +59,7 @@ class Cell:
 
     @property
     def least_transfer_time_s(self) -> float | None:
-        return least_transfer_time_s(self.values.get("size", "")) if self.measured("transfer_time_s") else None
+        return least_transfer_time_s(self.values) if self.measured("transfer_time_s") else None
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,14 @@ def _asked(directory: Path) -> dict[str, Any]:
 
 def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
     """Arguments of a part of the path that have the value of the end hosts' (cc_pep that of cc) as `$cc`, so that cells
-    which differ in `cc` differ in nothing else."""
+    which differ in `cc` differ in nothing else. A second flow (`cc_2`) is no part of the first one's path."""
 
     def leader(name: str) -> str:
         return name.rpartition("_")[0]
 
     return {
-        name: f"${leader(name)}" if value == arguments.get(leader(name)) else value for name, value in arguments.items()
+        name: f"${leader(name)}" if value == arguments.get(leader(name)) and not name.endswith("_2") else value
+        for name, value in arguments.items()
     }
 
 

@@ -19,11 +19,19 @@ from openbach_run.tables import Table, figure
 
 MEASURE = "transfer_time_s"
 FACTORS = ("vpn", "pep", "cc", "loss")
+CURVES = {  # number that is swept → what is drawn over it
+    "loss": ("goodput_mbps",),
+    "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
+}
+CURVE_POINTS = 3
+"""Fewer values of the number make no curve."""
+CURVE_LINES = 8
+"""With more lines nobody sees anything."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Cells that share all but VPN, PEP position, transport and loss. `name` is that of its files."""
+    """Cells that share all but VPN, PEP position, transport and the numbers of CURVES. `name` is that of its files."""
 
     name: str
     title: str
@@ -31,16 +39,20 @@ class Setting:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it has all four factors and a transfer time: then it is drawn as the published report's tables."""
-        return all(name in self.cells[0].values for name in FACTORS) and any(
-            cell.measured(MEASURE) for cell in self.cells
+        """Whether it has all four factors, no other numbers, and a transfer time: then it is drawn as the published
+        report's tables."""
+        return (
+            all(name in self.cells[0].values for name in FACTORS)
+            and all(len(values(self.cells, name)) == 1 for name in CURVES if name not in FACTORS)
+            and any(cell.measured(MEASURE) for cell in self.cells)
         )
 
 
 def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
-        groups.setdefault(tuple((k, v) for k, v in cell.values.items() if k not in FACTORS), []).append(cell)
+        key = tuple((k, v) for k, v in cell.values.items() if k not in FACTORS and k not in CURVES)
+        groups.setdefault(key, []).append(cell)
     found = []
     for key, cells in groups.items():
         shared = {name: value for name, value in key if value[:1] not in ("", "$")}  # $cc: no value of its own
@@ -57,7 +69,7 @@ def settings(campaigns: Campaigns) -> list[Setting]:
 def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
     cells, name, title = setting.cells, setting.name, setting.title
     if not setting.is_matrix:
-        return figures.time_series(name, title, cells)
+        return [*curves(setting), *figures.time_series(name, title, cells)]
     made = [figures.heat_map(f"{name}-times", title, cells)]
     for loss in values(cells, "loss"):
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
@@ -69,7 +81,20 @@ def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
         made.append(figures.loss_curves(f"{name}-loss", title, cells))
     if len(cells[0].runs) > 1:
         made.append(figures.distributions(f"{name}-ecdf", title, cells))
-    return [*made, *figures.time_series(name, title, cells)]
+    return [*made, *curves(setting), *figures.time_series(name, title, cells)]
+
+
+def curves(setting: Setting) -> list[Drawing]:
+    cells = setting.cells
+    made = []
+    for argument, measures in CURVES.items():
+        points = len(values(cells, argument))
+        if points >= CURVE_POINTS and len(cells) <= CURVE_LINES * points:
+            for measure in measures:
+                if any(cell.measured(measure) for cell in cells):
+                    name = file_name(setting.name, measure, "over", argument)
+                    made.append(figures.curves(name, setting.title, cells, argument, measure))
+    return made
 
 
 def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:

@@ -205,6 +205,36 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
     )
 
 
+def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure: str) -> Drawing:
+    """A measure over a number that was swept: a line for each combination of the other values that were."""
+    numbers = values(cells, argument)
+    swept = [one for one in cells[0].values if one != argument and len(values(cells, one)) > 1]
+    lines: dict[str, dict[str, Cell]] = {}
+    for cell in cells:
+        label = ", ".join(said(one, cell.values[one]) for one in swept) or measure
+        lines.setdefault(label, {})[cell.values[argument]] = cell
+    with matplotlib.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDTH_IN, 3.1))
+        axes = figure.subplots()
+        axes.grid(color="#eeeeee")
+        for number, (label, line) in enumerate(lines.items()):
+            found = [(x, one) for x, value in enumerate(numbers) if value in line and (one := line[value].estimate(measure))]
+            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+            axes.plot(
+                [x for x, _ in found], [one.median for _, one in found], marker=marker, markersize=4, color=colour,
+                linewidth=1.1, label=label,
+            )  # fmt: skip
+            for x, one in found:
+                if one.low is not None and one.high is not None:
+                    axes.plot([x, x], [one.low, one.high], color=colour, linewidth=0.8, alpha=0.6)
+        axes.set_xticks(range(len(numbers)), numbers)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(argument)
+        axes.set_ylabel(measure)
+        figure.legend(loc="outside upper left", ncols=min(len(lines), 4), frameon=False)
+    return Drawing(name, f"{title}: {measure} over {argument}, median and 95 % interval", figure)
+
+
 def distributions(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
     """Empirical distribution of the transfer times over the seeds: a panel per transport and loss rate above 0 (without
     loss all seeds take the same time; a campaign of that alone is drawn all the same)."""
