@@ -15,12 +15,12 @@ from textwrap import dedent, indent
 import pytest
 from conftest import REPOSITORY
 
-from openbach_run.engine.virtual import Outcome, VirtualEngine
+from openbach_run.engine.virtual import SILENCE_LIMIT_S, Outcome, VirtualEngine
 
 GuestRun = Callable[..., Outcome]
 
 
-def engine_with(folder: Path, *parts: str, silence_limit_s: float = 60) -> VirtualEngine:
+def engine_with(folder: Path, *parts: str, silence_limit_s: float = SILENCE_LIMIT_S) -> VirtualEngine:
     """An engine whose guests run the lines of `parts` in place of the director."""
     guest = folder / "openbach_run/guest"
     guest.mkdir(parents=True)
