@@ -52,7 +52,7 @@ def launch(page: Page, url: str, scenario: str, *ticked: str, **texts: str) -> N
     for name in ticked:
         page.get_by_label(name, exact=True).first.check()
     for name, text in texts.items():
-        page.get_by_role("textbox", name=name).fill(text)
+        page.get_by_role("textbox", name=name, exact=True).fill(text)
     page.get_by_role("button", name="Launch", exact=True).click()
 
 
@@ -130,11 +130,11 @@ def test_whole_table_and_bad_values(browser: Browser, quick: str) -> None:
     page.goto(quick + "page/scenario/satvpn/geo_loss")
     page.get_by_role("button", name="Take the file's whole table").click()
     expect(page.locator("#count")).to_contain_text("36 cells")
-    page.get_by_role("textbox", name="loss").fill("much")
+    page.get_by_role("textbox", name="loss", exact=True).fill("much")
     page.get_by_role("textbox", name="seeds").fill("two")
     page.get_by_role("button", name="Launch", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("--seeds two")
-    expect(page.get_by_role("textbox", name="loss")).to_have_value("much")
+    expect(page.get_by_role("textbox", name="loss", exact=True)).to_have_value("much")
     assert page.get_by_label("openvpn_tcp", exact=True).is_checked()
 
 

@@ -30,7 +30,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--burst-packets", type=netem.at_least_1, default=1.0, help="mean length of a loss (1: independent)"
     )
-    parser.add_argument("--loss-at", default=PLACE, help=f"where --loss happens; here only for {PLACE}")
+    parser.add_argument("--loss-at", choices=netem.PLACES, default=PLACE, help=f"where --loss happens; here only for {PLACE}")
     parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
     arguments = parser.parse_args(argv)
     try:

@@ -7,6 +7,8 @@ import argparse
 import subprocess
 import sys
 
+PLACES = ("satellite", "last_mile")
+"""Where the losses of a scenario may be: each of its links has them or leaves them to the other."""
 LIMIT_PACKETS = 100_000
 """netem's own queue, where packets under way wait, never drops."""
 IN_ORDER = " rate 10gbit"

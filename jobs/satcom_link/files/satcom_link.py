@@ -117,7 +117,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--burst-packets", type=netem.at_least_1, default=1.0, help="mean length of a loss (1: independent)"
     )
-    parser.add_argument("--loss-at", default=PLACE, help=f"where --loss happens; here only for {PLACE}")
+    parser.add_argument("--loss-at", choices=netem.PLACES, default=PLACE, help=f"where --loss happens; here only for {PLACE}")
     parser.add_argument("--buffer-bdp", type=positive, default=1.0, help="buffer in rate times mean RTT")
     parser.add_argument("--buffer-bytes", type=int, default=0, help="buffer in bytes; 0: by --buffer-bdp")
     parser.add_argument("--queue", choices=["fifo", "codel", "fq_codel", "cake"], default="fifo")
