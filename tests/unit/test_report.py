@@ -90,7 +90,8 @@ def test_settings_of_one_scenario_are_told_apart_by_what_differs() -> None:
     cells = [Cell({**same, "cc": "bbr", "cc_pep": "$cc"}), Cell({**same, "cc": "cubic", "cc_pep": "bbr"})]
     found = settings(Campaigns([], cells))
     assert [one.name for one in found] == ["geo", "geo-cc_pep_bbr"]
-    assert [one.title for one in found] == ["GEO (geo, size=30M)", "GEO (geo, size=30M, cc_pep=bbr)"]
+    assert [one.title for one in found] == ["GEO (geo)", "GEO (geo, cc_pep=bbr)"]
+    assert [one.shared for one in found] == [{"size": "30M"}, {"size": "30M", "cc_pep": "bbr"}]
 
 
 def test_partners_differ_in_nothing_but_the_free_arguments(campaigns: Campaigns) -> None:

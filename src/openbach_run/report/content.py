@@ -35,6 +35,8 @@ class Setting:
 
     name: str
     title: str
+    shared: dict[str, str]
+    """What its cells have in common, by argument."""
     cells: list[Cell]
 
     @property
@@ -58,11 +60,12 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         shared = {name: value for name, value in key if value[:1] not in ("", "$")}  # $cc: no value of its own
         scenario = shared.pop("scenario")
         siblings = [dict(other) for other in groups if dict(other)["scenario"] == scenario]
-        told_apart = [f"{name}_{value}" for name, value in shared.items() if len({one[name] for one in siblings}) > 1]
+        told_apart = {name: value for name, value in shared.items() if len({one[name] for one in siblings}) > 1}
+        named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
+        told_apart.pop("orbit", None)
         orbit = shared.pop("orbit", "")
-        inside = ", ".join([scenario, *(f"{name}={value}" for name, value in shared.items())])
-        title = f"{orbit.upper()} ({inside})" if orbit else inside
-        found.append(Setting(file_name(scenario, *told_apart), title, cells))
+        inside = ", ".join([scenario, *(f"{name}={value}" for name, value in told_apart.items())])
+        found.append(Setting(named, f"{orbit.upper()} ({inside})" if orbit else inside, shared, cells))
     return found
 
 
