@@ -45,7 +45,8 @@ def figure(found: Estimate | None, digits: int = 2) -> str:
 
 def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     """A campaign's main measure, from those of its records that are there: a row per combination of the swept
-    arguments but the last, which makes the columns. A scenario without arguments has one column, `run`."""
+    arguments but the last, which makes the columns. A scenario without arguments has one column, `run`. Its title names
+    the values that are neither swept nor the scenario's defaults."""
     by_cell: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         if record.scenario == campaign.scenario.name:
@@ -57,7 +58,12 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     for cell in campaign.cells:
         shown = _cell(by_cell.get(tuple(cell.values()), []), campaign.measure)
         rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
-    fixed = ", ".join(f"{name}={values[0]}" for name, values in campaign.values.items() if name not in swept)
+    defaults = campaign.scenario.sweep.get("defaults", {})
+    fixed = ", ".join(
+        f"{name}={values[0]}"
+        for name, values in campaign.values.items()
+        if name not in swept and values[0] != defaults.get(name)
+    )
     return Table(
         f"{campaign.scenario.name}: {said(campaign.measure)}" + (f" with {fixed}" if fixed else ""),
         [*down, *("=".join((*across, *values)) or "run" for values in columns)],
