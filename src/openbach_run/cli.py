@@ -7,6 +7,7 @@ import argparse
 import json
 import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -303,7 +304,21 @@ def _description(path: Path, arguments: argparse.Namespace, planned: Sequence[Pl
         {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.arguments, "seed": spec.seed}
         for spec in (one.spec for one in planned)
     ]
-    return json.dumps({"command": _command(path, [*arguments.settings, *seeds]), "runs": runs}, indent=1) + "\n"
+    asked = {"command": _command(path, [*arguments.settings, *seeds]), "commit": _commit(), "runs": runs}
+    return json.dumps(asked, indent=1) + "\n"
+
+
+def _commit() -> str | None:
+    """Of this checkout; None where it is none, or has changes that no commit has."""
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(REPOSITORY), *words], check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    return git("rev-parse", "HEAD") if git("status", "--porcelain") == "" else None
 
 
 def _results_directory(name: str) -> Path:

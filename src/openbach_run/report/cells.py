@@ -89,7 +89,8 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
     cells: dict[tuple[tuple[str, str], ...], Cell] = {}
     for directory in directories:
         asked = _asked(directory)
-        commands.append(asked["command"])
+        checkout = f"git checkout {asked['commit'][:12]} && " if asked.get("commit") else ""
+        commands.append(checkout + asked["command"])
         store = Store(directory)
         orbits: dict[str, Any] = {}
         for planned in asked["runs"]:
