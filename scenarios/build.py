@@ -154,8 +154,9 @@ def satellite_path(functions: Functions, orbit: str) -> SatellitePath:
     ready = [link_ready, *proxies_ready]
     pop: dict[str, Any] = {"kind": "$vpn", "local_ip": POP_IP, "remote_ip": BOX_IP, "remote_network": PC_LAN}
     box: dict[str, Any] = {"kind": "$vpn", "local_ip": BOX_IP, "remote_ip": POP_IP, "remote_network": ENTERPRISE_LAN}
-    tunnel_server = add("pop", "vpn", "VPN server", settled, ready, **pop, server={})
-    tunnel_client = add("box", "vpn", "VPN client", [*settled, tunnel_server], ready, **box, client={})
+    series: dict[str, Any] = {"series_s": "$series_s"}
+    tunnel_server = add("pop", "vpn", "VPN server", settled, ready, **pop, **series, server={})
+    tunnel_client = add("box", "vpn", "VPN client", [*settled, tunnel_server], ready, **box, **series, client={})
     forwards = [
         add("pop", "vpn", "VPN server ready", [tunnel_server], [], **pop, wait={}),
         add("box", "vpn", "VPN client ready", [tunnel_client], [], **box, wait={}),

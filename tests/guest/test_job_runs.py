@@ -75,6 +75,20 @@ def test_the_series_tells_what_the_transfer_did(run_cells: RunCells) -> None:
     assert min(line["rtt_ms"] for line in series) == pytest.approx(500, abs=5)
 
 
+def test_tunnel_and_queues_are_looked_at_as_often_as_asked(run_cells: RunCells) -> None:
+    """At the same time as the connection: the tunnel's counters grow up to what it carried in all."""
+    (run,) = run_cells("geo", "vpn=wireguard", "cc=cubic", "size=5M", "series_s=0.5")
+    received = [
+        line["rx_bytes"]
+        for line in run.statistics("vpn")
+        if line["_metadata"]["agent_name"] == "satvpn_box" and "rx_bytes" in line
+    ]
+    queues = [line for line in run.statistics("satcom_link") if "queue_bytes" in line]
+    assert len(received) > 20 and len(queues) > 40
+    assert received == sorted(received)
+    assert received[-1] > 5e6
+
+
 def test_a_larger_initial_window_is_quicker(run_cells: RunCells) -> None:
     small, large = run_cells("geo", "vpn=none", "cc=cubic", "initcwnd=3,40", *SMALL)
     assert float(large.row["transfer_time_s"]) < float(small.row["transfer_time_s"]) - 1

@@ -82,7 +82,9 @@ def test_mixing_is_splitmix64() -> None:
 
 
 def test_a_changing_link_keeps_packets_in_order_and_never_repeats_a_seed() -> None:
-    lines = [line for step in range(1000) for line in delay_lines(*LEO, "--seed", "1", step=step)]
+    arguments = parsed(*LEO, "--seed", "1")
+    both = satcom_link.directions(arguments)
+    lines = [satcom_link.delay_line(one, arguments, IDLE, step) for step in range(1000) for one in both]
     assert all(" rate 10gbit " in line for line in lines)
     seeds = {int(line.split()[-1]) for line in lines}
     assert len(seeds) == len(lines)

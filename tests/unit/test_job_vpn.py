@@ -55,7 +55,7 @@ def exit_code_of_watch(program: str) -> int:
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_BLOCK, {*vpn.SIGNALS, signal.SIGCHLD})
         daemon = subprocess.Popen(["sh", "-c", program], preexec_fn=vpn.unblock_signals)
-        stopped = vpn.is_stopped(daemon, has_daemon=True)
+        stopped = vpn.is_stopped(daemon, True, arguments("server"))
         daemon.kill()
         os._exit(0 if stopped else 1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -273,9 +273,9 @@ def counters(both: Both) -> dict[str, Counters]:
         if missing := [key for key in ((one.leaves, DELAY), (one.queue, "1:"), (one.queue, "10:")) if key not in shown]:
             sys.exit(f"{missing[0][0]} has no qdisc {missing[0][1]}: something else on this host removed it")
         delay, queue, waiting = shown[one.leaves, DELAY], shown[one.queue, "1:"], shown[one.queue, "10:"]
-        separate = shown.get((one.leaves, SEPARATE_LOSS), delay)
+        lost = delay["drops"] + shown.get((one.leaves, SEPARATE_LOSS), {"drops": 0})["drops"]
         found[one.name] = Counters(
-            delay["packets"], delay["bytes"], separate["drops"], queue["drops"], waiting["qlen"], waiting["backlog"]
+            delay["packets"], delay["bytes"], lost, queue["drops"], waiting["qlen"], waiting["backlog"]
         )
     return found
 

@@ -52,6 +52,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--flow-port", type=int, default=0, help="the tunnel is for the TCP flow with this server port only"
     )
+    parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the counters (0: none)")
     parser.add_argument("role", choices=sorted(TUNNEL_IPS))
     arguments = parser.parse_args(argv)
     own, other = (address.format(arguments.tunnel) for address in TUNNEL_IPS[arguments.role])
@@ -217,7 +218,7 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
         cc = carrier_congestion_control(arguments)
         collect_agent.send_stat(collect_agent.now(), setup_time_s=setup_time_s, congestion_control=cc)
-        if not is_stopped(daemon, has_daemon):
+        if not is_stopped(daemon, has_daemon, arguments):
             sys.exit(ended(arguments.kind, daemon, log))
         report(arguments.device)
     finally:
@@ -227,13 +228,24 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         subprocess.run([str(folder / "down")], check=False, env={**os.environ, **environment}, capture_output=True)
 
 
-def is_stopped(daemon: subprocess.Popen[bytes], has_daemon: bool) -> bool:
-    """Waits for the order to stop; False if the daemon ends without one. An agent that stops a job ends its children
-    first, so a daemon that ends well may be right, and the order must follow."""
-    while signal.sigwait({*SIGNALS, signal.SIGCHLD}) not in SIGNALS:
-        if has_daemon and daemon.poll() is not None:
+def is_stopped(daemon: subprocess.Popen[bytes], has_daemon: bool, arguments: argparse.Namespace) -> bool:
+    """Waits for the order to stop, and looks at the counters meanwhile; False if the daemon ends without an order. An agent
+    that stops a job ends its children first, so a daemon that ends well may be right, and the order must follow."""
+    while (number := next_signal(arguments.series_s)) not in SIGNALS:
+        if number is None:
+            report(arguments.device)
+        elif has_daemon and daemon.poll() is not None:
             return daemon.returncode == 0 and signal.sigtimedwait(SIGNALS, STOP_GRACE_S) is not None
     return True
+
+
+def next_signal(limit_s: float) -> int | None:
+    """None if none has come in that time; 0 waits for ever."""
+    watched = {*SIGNALS, signal.SIGCHLD}
+    if not limit_s:
+        return signal.sigwait(watched)
+    came = signal.sigtimedwait(watched, limit_s)
+    return came.si_signo if came else None
 
 
 def ended(kind: str, daemon: subprocess.Popen[bytes], log: Path) -> str:
