@@ -99,6 +99,59 @@ def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
     assert 100 <= outcome.virtual_s < 101
 
 
+CLOCKS = """
+    import ctypes, os, signal, sys, time
+
+    class Times(ctypes.Structure):
+        _fields_ = [("tv_sec", ctypes.c_long), ("tv_part", ctypes.c_long)]
+
+    c = ctypes.CDLL("libc.so.6")
+    now = Times()
+
+    def read(call, part, *arguments):
+        assert call(*arguments) == 0
+        return now.tv_sec * 10**9 + now.tv_part * part
+
+    def by_vdso(clock):
+        return read(c.clock_gettime, 1, clock, ctypes.byref(now))
+
+    def by_call(clock):
+        return read(c.syscall, 1, 228, clock, ctypes.byref(now))
+
+    def of_day():
+        return read(c.gettimeofday, 1000, ctypes.byref(now), None)
+
+    # as by system calls, whichever way: never back, never stopped, not more than readings take
+    for clock in (time.CLOCK_REALTIME, time.CLOCK_MONOTONIC):
+        last = by_call(clock)
+        for number in range(1000):
+            read_now = by_call(clock) if number % 7 == 3 else by_vdso(clock)
+            assert 0 < read_now - last <= 1024, (clock, number, read_now - last)
+            last = read_now
+    assert 0 < of_day() + 1000 - by_vdso(time.CLOCK_REALTIME) <= 2000
+    assert abs(c.time(None) - by_call(time.CLOCK_REALTIME) // 10**9) <= 1
+
+    # a fork and a thread's sleep in between
+    before = by_vdso(time.CLOCK_MONOTONIC)
+    if (child := os.fork()) == 0:
+        os._exit(not 0 < by_vdso(time.CLOCK_MONOTONIC) - before < 10**7)
+    assert os.waitpid(child, 0)[1] == 0
+    time.sleep(1)
+    assert 10**9 < by_vdso(time.CLOCK_MONOTONIC) - before < 1.1 * 10**9
+
+    # polled by nothing but readings
+    until = c.time(None) + 2
+    while c.time(None) < until:
+        pass
+"""
+
+
+def test_clocks_read_without_a_system_call_are_right(guest_run: GuestRun) -> None:
+    outcome = guest_run(CLOCKS, FINISH)
+    assert outcome.error is None
+    assert 2 < outcome.virtual_s < 5
+
+
 def test_a_panic_is_told(guest_run: GuestRun) -> None:
     outcome = guest_run("""
         import os

@@ -23,7 +23,7 @@ SOURCES = ("linux-source-7.2", "linux-source-7.3")
 SOURCES_OF_OURS = {"src": "arch/um/drivers", "tcp_bbr2": "net/ipv4"}
 """Folders of kernel/ with C files, and where in the kernel source they are built (kernel/patches have the Makefiles)."""
 
-BUILD_STEPS = 1000  # lines that make prints for one build; only the progress bar depends on it
+BUILD_STEPS = 1480  # lines that make prints for one build; only the progress bar depends on it
 FIXED_BUILD = {
     "KBUILD_BUILD_TIMESTAMP": "2026-01-01",
     "KBUILD_BUILD_USER": "openbach-run",
