@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make bench`: speed as ratios, measured on this machine; the absolute times are only an order of magnitude.
 
-- Virtual time over wall time of a single run (GEO, CUBIC, 30 MB), for each VPN: of the run itself, from boot to power
-  off with its record, and of the whole command as typed, the start of Python included.
+- Virtual time over wall time of a single run (CUBIC, 30 MB), for each VPN, on GEO and on LEO, whose delay changes every
+  second: of the run itself, from boot to power off with its record, and of the whole command as typed, the start of
+  Python included.
 - Overhead: the wall time of openbach-run's run over that of bare.sh, a transfer in hand-made namespaces on the same kernel.
 - An empty run: boot, nothing, power off.
 - The published report's matrix (campaigns/matrix.yml) as one command on all CPUs.
@@ -11,6 +12,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import os
 import shutil
 import subprocess
@@ -61,18 +63,18 @@ def in_bare_guest(command: list[str], folder: Path) -> Outcome:
     return min(outcomes, key=lambda outcome: outcome.wall_s)
 
 
-def scenario_run(vpn: str, results: Path) -> dict[str, Any]:
+def scenario_run(orbit: str, vpn: str, results: Path) -> dict[str, Any]:
     """Row of results.csv of the quickest of some runs, and `command_s`, the wall time of its whole command."""
     rows = []
     for _ in range(REPEATS):
         start_s = time.monotonic()
         subprocess.run(
-            [sys.executable, "-m", "openbach_run", "geo", f"vpn={vpn}", "cc=cubic",
-             "--rerun", "--quiet", "--workers", "1", "--results", str(results / vpn)],
+            [sys.executable, "-m", "openbach_run", orbit, f"vpn={vpn}", "cc=cubic",
+             "--rerun", "--quiet", "--workers", "1", "--results", str(results / orbit / vpn)],
             check=True, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "src"},
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
-        (row,) = csv.DictReader((results / vpn / "results.csv").open())
+        (row,) = csv.DictReader((results / orbit / vpn / "results.csv").open())
         rows.append({**row, "command_s": time.monotonic() - start_s})
     return min(rows, key=lambda row: row["command_s"])
 
@@ -105,14 +107,14 @@ def main() -> None:
             f"{bare.virtual_s / bare.wall_s:.1f}"
         )
         print(f"{'':24}  virtual s   run s  ratio   command s  ratio   to be")
-        for vpn, wanted in VPNS.items():
-            row = scenario_run(vpn, folder)
+        for orbit, (vpn, wanted) in itertools.product(("geo", "leo"), VPNS.items()):
+            row = scenario_run(orbit, vpn, folder)
             virtual_s, wall_s, command_s = float(row["virtual_s"]), float(row["wall_s"]), row["command_s"]
             print(
-                f"vpn={vpn:20}  {virtual_s:9.1f}  {wall_s:6.2f}  {virtual_s / wall_s:5.1f}  {command_s:10.2f}"
+                f"{f'{orbit} vpn={vpn}':24}  {virtual_s:9.1f}  {wall_s:6.2f}  {virtual_s / wall_s:5.1f}  {command_s:10.2f}"
                 f"  {virtual_s / command_s:5.1f}  ≥ {wanted:4}"
             )
-            if vpn == "none":
+            if (orbit, vpn) == ("geo", "none"):
                 print(f"  overhead over the bare transfer: {wall_s / bare.wall_s:.2f} (to be at most 1.5)")
         print(f"the report's matrix       {matrix(folder / 'matrix')}")
 
