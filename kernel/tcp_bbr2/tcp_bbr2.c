@@ -104,7 +104,6 @@ struct bbr2 {
 		bw_probe_samples:1,
 		idle_restart:1,
 		probe_rtt_round_done:1,
-		packet_conservation:1,
 		prior_ca_state:3,
 		has_seen_rtt:1,
 		probe_up_rounds:5,
@@ -302,31 +301,24 @@ static void restore_cwnd(struct sock *sk)
 	tcp_snd_cwnd_set(tp, max(tcp_snd_cwnd(tp), bbr->prior_cwnd));
 }
 
-/* 4.6.4.4: BBRModulateCwndForRecovery, and its beginning and end */
+/*
+ * 4.6.4.4: BBRModulateCwndForRecovery, and the end of recovery. Without the
+ * draft's packet conservation, which the BBRv2 of Linux has not either: a loss
+ * soon after ProbeRTT finds half a window in flight, and the window that is
+ * conserved then becomes inflight_lo until the next Refill.
+ */
 static u32 cwnd_in_recovery(struct sock *sk, const struct rate_sample *rs,
 			    u32 cwnd)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
 	struct bbr2 *bbr = inet_csk_ca(sk);
 	u8 ca_state = inet_csk(sk)->icsk_ca_state;
 
 	if (rs->losses > 0)
 		cwnd = max_t(s32, cwnd - rs->losses, 1);
-	if (ca_state == TCP_CA_Recovery &&
-	    bbr->prior_ca_state != TCP_CA_Recovery) {
-		bbr->packet_conservation = 1;
-		bbr->next_round_delivered = tp->delivered;
-		cwnd = tcp_packets_in_flight(tp) + rs->acked_sacked;
-	} else if (bbr->prior_ca_state >= TCP_CA_Recovery &&
-		   ca_state < TCP_CA_Recovery) {
-		bbr->packet_conservation = 0;
+	if (bbr->prior_ca_state >= TCP_CA_Recovery &&
+	    ca_state < TCP_CA_Recovery)
 		cwnd = max(cwnd, bbr->prior_cwnd);
-	} else if (bbr->round_start) {
-		bbr->packet_conservation = 0;
-	}
 	bbr->prior_ca_state = ca_state;
-	if (bbr->packet_conservation)
-		cwnd = max(cwnd, tcp_packets_in_flight(tp) + rs->acked_sacked);
 	return cwnd;
 }
 
@@ -355,14 +347,11 @@ static void set_cwnd(struct sock *sk, const struct rate_sample *rs)
 		max_inflight += max(bbr->extra_acked[0], bbr->extra_acked[1]);
 		max_inflight = quantization_budget(sk, max_inflight);
 		cwnd = cwnd_in_recovery(sk, rs, cwnd);
-		if (!bbr->packet_conservation) {
-			if (bbr->filled_pipe)
-				cwnd = min(cwnd + acked, max_inflight);
-			else if (cwnd < max_inflight ||
-				 tp->delivered < TCP_INIT_CWND)
-				cwnd += acked;
-			cwnd = max(cwnd, MIN_PIPE_CWND);
-		}
+		if (bbr->filled_pipe)
+			cwnd = min(cwnd + acked, max_inflight);
+		else if (cwnd < max_inflight || tp->delivered < TCP_INIT_CWND)
+			cwnd += acked;
+		cwnd = max(cwnd, MIN_PIPE_CWND);
 	}
 	if (bbr->state == PROBE_RTT)
 		cwnd = min(cwnd, probe_rtt_cwnd(sk));
@@ -422,6 +411,26 @@ static void bbr2_sample(struct sock *sk, const struct rate_sample *rs,
 	sample->bw = min_t(u64, UNLIMITED,
 			   div64_long((u64)rs->delivered << BW_SCALE,
 				      rs->interval_us));
+}
+
+/*
+ * BBRNoteLoss [ccwg]: the first loss begins the round whose end adapts to it,
+ * so that a whole round shows what is delivered nevertheless.
+ */
+static void note_loss(struct sock *sk, const struct rate_sample *rs)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct bbr2 *bbr = inet_csk_ca(sk);
+
+	if (rs->losses <= 0)
+		return;
+	if (!bbr->loss_in_round) {
+		bbr->loss_round_delivered = tp->delivered;
+		bbr->loss_round_lost = tp->lost;
+	}
+	bbr->loss_in_round = 1;
+	if (bbr->loss_events < 15)
+		bbr->loss_events++;
 }
 
 /* 4.5.6.3: BBRUpdateLatestDeliverySignals */
@@ -492,11 +501,6 @@ static void update_congestion_signals(struct sock *sk,
 	update_round(sk, sample->rs);
 	if (sample->bw >= max_bw(bbr) || !sample->rs->is_app_limited)
 		bbr->max_bw[1] = max(bbr->max_bw[1], sample->bw);
-	if (sample->rs->losses > 0) {
-		bbr->loss_in_round = 1;
-		if (bbr->loss_events < 15)
-			bbr->loss_events++;
-	}
 	if (bbr->loss_round_start)
 		adapt_lower_bounds(sk);
 }
@@ -856,6 +860,7 @@ static void update_model(struct sock *sk, const struct rate_sample *rs)
 	struct bbr2 *bbr = inet_csk_ca(sk);
 	struct bbr2_sample sample;
 
+	note_loss(sk, rs);
 	bbr2_sample(sk, rs, &sample);
 	update_latest_delivery(sk, &sample);
 	update_congestion_signals(sk, &sample);
@@ -969,7 +974,6 @@ static void bbr2_set_state(struct sock *sk, u8 new_state)
 		return;
 	bbr->prior_ca_state = TCP_CA_Loss;
 	bbr->full_bw = 0;
-	bbr->packet_conservation = 0;
 }
 
 static u32 bbr2_sndbuf_expand(struct sock *sk)
