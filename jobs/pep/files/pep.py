@@ -30,6 +30,7 @@ import proof
 CONFIGURATION = "/opt/openbach/agent/jobs/pep/pep_rstats_filter.conf"
 POSITIONS = ("none", "A", "B", "A_double", "B_double")
 TABLE = "satpep"
+RULE_PRIORITY = "100"  # before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the proxy's
 READY = "\0openbach-pep-ready"
 """Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's network namespace)."""
 LIMIT_S = 60.0
@@ -108,7 +109,7 @@ def routing(arguments: argparse.Namespace, verb: str) -> list[list[str]]:
         command
         for family, network in everything.items()
         for command in (
-            ["ip", family, "rule", verb, "fwmark", mark, "lookup", table],
+            ["ip", family, "rule", verb, "priority", RULE_PRIORITY, "fwmark", mark, "lookup", table],
             ["ip", family, "route", verb, "local", network, "dev", "lo", "table", table],
         )
     ]

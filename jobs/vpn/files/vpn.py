@@ -30,7 +30,7 @@ EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
 LIMIT_S = 60.0
 RETRY_S = 0.2
-FLOW_TABLE = 100
+FLOW_TABLE = 200
 """Routing table of tunnel 0 if it is for one flow only; each further one has the next."""
 FLOW_PRIORITY = 1000
 STOP_GRACE_S = 5.0
