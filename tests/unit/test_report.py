@@ -7,6 +7,7 @@ import csv
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from openbach_run.report.claims import (
     why,
 )
 from openbach_run.report.command import CLAIMS
-from openbach_run.report.content import changes_table, failures, settings, times_table
+from openbach_run.report.content import Setting, changes_table, failures, measures_tables, settings, times_table
 from openbach_run.report.recommendations import recommend
 
 GEO_1 = {"scenario": ["geo_loss"], "loss": ["1"]}
@@ -310,6 +311,21 @@ def test_a_scenario_of_another_shape_has_a_table_of_its_measures(tmp_path: Path)
         file.write_text(json.dumps({**record, "measures": {"mos": 4.2, "loss_pct": 0.5}}))
     assert cli.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
     assert "| wireguard | 4.20 [4.20–4.20] | 0.50 [0.50–0.50] |" in (tmp_path / "report/report.md").read_text()
+
+
+def test_flows_have_tables_of_their_own_and_none_is_wider_than_a_page(campaigns: Campaigns) -> None:
+    measures = {f"measure_{number}": 1.0 for number in range(7)} | {"flow_1_bytes": 2.0, "flow_2_bytes": 3.0}
+    run = next(run for run in campaigns.runs if run.record and run.record.finished)
+    assert run.record is not None
+    cell = Cell({"scenario": "multi_flow"}, [replace(run, record=replace(run.record, measures=measures))])
+    tables = measures_tables(Setting("flows", "GEO", {}, [cell]))
+    assert {name: table.header[1:] for name, table in tables.items()} == {
+        "flows-measures": [f"measure_{number}" for number in range(5)],
+        "flows-measures-2": ["measure_5", "measure_6"],
+        "flows-measures-flow_1": ["bytes"],
+        "flows-measures-flow_2": ["bytes"],
+    }
+    assert tables["flows-measures-flow_2"].title == "GEO: measures of flow 2"
 
 
 def test_export(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

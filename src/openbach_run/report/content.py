@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,8 @@ CURVE_POINTS = 3
 """Fewer values of the number make no curve."""
 CURVE_LINES = 8
 """With more lines nobody sees anything."""
+MEASURES_A_TABLE = 5
+"""More columns with intervals are wider than a page."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def curves(setting: Setting) -> list[Drawing]:
 def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
     """Tables by the name of their files."""
     if not setting.is_matrix:
-        return {f"{setting.name}-measures": measures_table(setting)}
+        return measures_tables(setting)
     made = {
         f"{setting.name}-times": times_table(setting),
         f"{setting.name}-recommended": recommendations_table(setting),
@@ -142,16 +144,35 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
     return Table(title, ["vpn", "pep", *transports], rows, "median of paired changes [95 % bootstrap interval]", 2)
 
 
-def measures_table(setting: Setting) -> Table:
-    """Everything that was measured: a row per cell, a column per measure."""
+def measures_tables(setting: Setting) -> dict[str, Table]:
+    """Everything that was measured: a row per cell, a column per measure; a table for those of the whole, one for each flow's,
+    none wider than a page."""
     swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or ["scenario"]
     records = [run.record for cell in setting.cells for run in cell.runs if run.record]
-    names = list(dict.fromkeys(name for one in records for name, value in one.measures.items() if value is not None))
-    rows = [
-        [*(cell.values.get(name, "") for name in swept), *(shown(cell, name) for name in names)]
-        for cell in setting.cells
-    ]
-    return Table(f"{setting.title}: measures", [*swept, *names], rows, note(setting.cells), len(swept))
+    measures = dict.fromkeys(name for one in records for name, value in one.measures.items() if value is not None)
+    made = {}
+    for flow in dict.fromkeys(map(flow_of, measures)):
+        for number, names in enumerate(batched([name for name in measures if flow_of(name) == flow], MEASURES_A_TABLE)):
+            rows = [
+                [*(cell.values.get(name, "") for name in swept), *(shown(cell, name) for name in names)]
+                for cell in setting.cells
+            ]
+            title = f"{setting.title}: measures{f' of {flow}'.replace('_', ' ') if flow else ''}"
+            file = file_name(setting.name, "measures", *([flow] if flow else []), *([str(number + 1)] if number else []))
+            header = [*swept, *(name.removeprefix(f"{flow}_") for name in names)]
+            made[file] = Table(title, header, rows, note(setting.cells), len(swept))
+    return made
+
+
+def flow_of(measure: str) -> str:
+    """`flow_1` of `flow_1_bytes`; "" of a measure of the whole."""
+    found = re.match(r"flow_\d+(?=_)", measure)
+    return found[0] if found else ""
+
+
+def batched(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for first in range(0, len(names), size):
+        yield names[first : first + size]
 
 
 def parts(verdict: Verdict) -> list[tuple[Part, list[Comparison]]]:
