@@ -161,9 +161,10 @@ class Satpep:
         if self.log.exists():
             with self.log.open("rb") as file:
                 file.seek(self.read_bytes)
-                lines = [line for line in file if line.endswith(b"\n")]
-            self.read_bytes += sum(map(len, lines))
-            self.seen += map(json.loads, lines)
+                written = file.read()
+            whole = written[: written.rfind(b"\n") + 1]  # it may be writing a line just now
+            self.read_bytes += len(whole)
+            self.seen += map(json.loads, whole.splitlines())
         return [event for event in self.seen if kind in ("", event["event"])]
 
     def ended(self, count: int = 1) -> list[dict[str, Any]]:
