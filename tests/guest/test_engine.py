@@ -100,7 +100,7 @@ def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
 
 
 CLOCKS = """
-    import ctypes, os, signal, sys, time
+    import ctypes, os, time
 
     class Times(ctypes.Structure):
         _fields_ = [("tv_sec", ctypes.c_long), ("tv_part", ctypes.c_long)]

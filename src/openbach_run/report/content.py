@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,17 +149,21 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
     none wider than a page."""
     swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or ["scenario"]
     records = [run.record for cell in setting.cells for run in cell.runs if run.record]
-    measures = dict.fromkeys(name for one in records for name, value in one.measures.items() if value is not None)
+    groups: dict[str, list[str]] = {}
+    for name in dict.fromkeys(name for one in records for name, value in one.measures.items() if value is not None):
+        groups.setdefault(flow_of(name), []).append(name)
     made = {}
-    for flow in dict.fromkeys(map(flow_of, measures)):
-        for number, names in enumerate(batched([name for name in measures if flow_of(name) == flow], MEASURES_A_TABLE)):
+    for flow, measures in groups.items():
+        title = f"{setting.title}: measures" + (f" of {flow.replace('_', ' ')}" if flow else "")
+        for first in range(0, len(measures), MEASURES_A_TABLE):
+            names = measures[first : first + MEASURES_A_TABLE]
+            header = [*swept, *(name.removeprefix(f"{flow}_") for name in names)]
             rows = [
                 [*(cell.values.get(name, "") for name in swept), *(shown(cell, name) for name in names)]
                 for cell in setting.cells
             ]
-            title = f"{setting.title}: measures{f' of {flow}'.replace('_', ' ') if flow else ''}"
-            file = file_name(setting.name, "measures", *([flow] if flow else []), *([str(number + 1)] if number else []))
-            header = [*swept, *(name.removeprefix(f"{flow}_") for name in names)]
+            part = str(first // MEASURES_A_TABLE + 1) if first else ""
+            file = file_name(*filter(None, (setting.name, "measures", flow, part)))
             made[file] = Table(title, header, rows, note(setting.cells), len(swept))
     return made
 
@@ -168,11 +172,6 @@ def flow_of(measure: str) -> str:
     """`flow_1` of `flow_1_bytes`; "" of a measure of the whole."""
     found = re.match(r"flow_\d+(?=_)", measure)
     return found[0] if found else ""
-
-
-def batched(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for first in range(0, len(names), size):
-        yield names[first : first + size]
 
 
 def parts(verdict: Verdict) -> list[tuple[Part, list[Comparison]]]:
