@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.errors import InputError
-from openbach_run.links import acm, command, mahimahi, opensand
+from openbach_run.links import acm, command, mahimahi, opensand, rtt
 from openbach_run.links.given import read_link_file
 
 TRACE = "1\n1\n3\n10\n"
@@ -89,11 +92,85 @@ def test_the_rain_is_the_same_again_and_its_median_is_the_one_asked_for() -> Non
     assert 9e6 < max(forward) <= 10e6  # the hysteresis keeps the best MODCOD for a sky that is clearer still
 
 
+PING = """\
+PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.
+[1000.600000] 64 bytes from 192.0.2.1: icmp_seq=1 ttl=64 time=600 ms
+no answer yet for icmp_seq=2
+[1001.020000] 64 bytes from 192.0.2.1: icmp_seq=3 ttl=64 time=620 ms
+[1001.030000] 64 bytes from 192.0.2.1: icmp_seq=3 ttl=64 time=630 ms (DUP!)
+
+--- 192.0.2.1 ping statistics ---
+4 packets transmitted, 2 received, 50% packet loss, time 606ms
+"""
+
+
+def trip(number: int, rtt_ms: float, lost: str = "false") -> dict[str, object]:
+    """A round trip as irtt 0.9 writes it, as far as it is read; one probe every 100 ms."""
+    delay = {} if lost != "false" else {"rtt": int(rtt_ms * 1e6)}
+    return {"lost": lost, "delay": delay, "timestamps": {"client": {"send": {"monotonic": number * 10**8}}}}
+
+
+def test_pings_are_probes_and_missing_numbers_are_lost(tmp_path: Path) -> None:
+    """Probe 2 has no answer, probe 4 is known from the summary; the times say that one is sent every 0.2 s."""
+    probes = rtt.read(file(tmp_path, "ping", PING), 1.0)
+    assert [(round(one.time_s, 6), one.rtt_ms, one.lost) for one in probes] == [
+        (0.0, 600.0, ""), (0.2, 0.0, "unknown"), (0.4, 620.0, ""), (0.6, 0.0, "unknown"),
+    ]  # fmt: skip
+    first, *_ = rtt.changes(probes, 1.0, 10e6)
+    assert first.state.delay_ms == 305.0
+    assert 1 - (1 - first.state.loss_pct / 100) ** 2 == pytest.approx(0.5, abs=1e-4)
+
+
+def test_a_ping_without_times_has_the_interval_that_is_given(tmp_path: Path) -> None:
+    text = "".join(f"64 bytes from h: icmp_seq={number} ttl=1 time=2.5 ms\n" for number in (65534, 65535, 0, 1))
+    assert [one.time_s for one in rtt.read(file(tmp_path, "ping", text), 0.5)] == [0.0, 0.5, 1.0, 1.5]
+
+
+@pytest.mark.parametrize("suffix", ["json", "json.gz"])
+def test_irtt_knows_the_direction_of_a_loss(tmp_path: Path, suffix: str) -> None:
+    trips = [trip(0, 40), trip(1, 0, "true_down"), trip(2, 44), trip(3, 0, "true_up")]
+    text = json.dumps({"round_trips": trips}).encode()
+    path = tmp_path / f"irtt.{suffix}"
+    path.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
+    changes = {one.direction: one.state for one in rtt.changes(rtt.read(path, 1.0), 1.0, 10e6)}
+    assert {one.delay_ms for one in changes.values()} == {21.0}
+    assert {name: one.loss_pct for name, one in changes.items()} == {"return": 25.0, "forward": 33.3333}
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.none() | st.floats(0, 5000)), min_size=1, max_size=60), st.floats(0.01, 10))
+def test_any_probes_of_a_csv_file_make_a_link_file(rows: list[tuple[float, float | None]], bin_s: float) -> None:
+    with TemporaryDirectory() as name:
+        text = "time_s,rtt_ms\n" + "".join(f"{at_s},{'' if rtt_ms is None else rtt_ms}\n" for at_s, rtt_ms in rows)
+        path = file(Path(name), "rtts.csv", text)
+        words = ["rtt", str(path), "--bin-s", str(bin_s), "-o", f"{name}/link.csv"]
+        if all(rtt_ms is None for _, rtt_ms in rows):
+            with pytest.raises(InputError, match="no round-trip time in it"):
+                command.main(words)
+        else:
+            command.main(words)
+            delays_ms = [change.state.delay_ms for change in rtt.changes(rtt.read(path, 1.0), bin_s, 10e6)]
+            known = [rtt_ms / 2 for _, rtt_ms in rows if rtt_ms is not None]
+            assert min(known) - 1e-6 <= min(delays_ms) <= max(delays_ms) <= max(known) + 1e-6
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("", "no round-trip time"), ("nothing like it\n", "no round-trip time"), ("{", "not the JSON of `irtt client -o`"),
+    ('{"round_trips": [{"lost": "perhaps"}]}', "not the JSON"), ("time_s,rtt_ms\n1\n", "line 2: 1 cells"),
+    ("time_s,rtt_ms\nx,1\n", "line 2, column time_s: 'x'"), ("rtt_ms,loss\n", "line 1: the columns are rtt_ms, loss"),
+    ("time_s,rtt_ms\n0,-1\n", "column rtt_ms: '-1'"),
+    ("64 bytes from h: icmp_seq=1 time=1 ms\n90000000 packets transmitted\n", "at most 10000000 are read"),
+])  # fmt: skip
+def test_what_has_no_round_trip_times_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        rtt.read(file(tmp_path, "measured", text), 1.0)
+
+
 MADE = {
     "leo": ["--duration-s", "60"],
     "acm": ["--duration-s", "600", "--correlation-s", "50", "--median-db", "6"],
     "mahimahi": ["up", "down"],
     "opensand": ["delays", "--loop"],
+    "rtt": ["ping", "--loop"],
 }
 
 
@@ -105,6 +182,7 @@ def test_a_made_file_is_a_link_file_and_is_drawn(
     file(tmp_path, "up", TRACE)
     file(tmp_path, "down", TRACE)
     file(tmp_path, "delays", "0 10\n5 20\n")
+    file(tmp_path, "ping", PING)
     assert command.main([generator, *MADE[generator], "-o", "link.csv"]) == 0
     first = (tmp_path / "link.csv").read_bytes()
     assert command.main([generator, *MADE[generator], "-o", "link.csv"]) == 0

@@ -18,7 +18,7 @@ from constellation import changes as constellation_changes
 from link_file import Change, LinkFileError
 
 from openbach_run.errors import InputError
-from openbach_run.links import acm, mahimahi, opensand
+from openbach_run.links import acm, mahimahi, opensand, rtt
 from openbach_run.progress import Reporter
 
 QUIET_S = 2.0
@@ -40,6 +40,8 @@ examples:
   openbach-run link acm --seed 3 --duration-s 3600 -o rain.csv
       a DVB-S2 link that adapts its MODCOD to a rain fade
   openbach-run link mahimahi up.trace down.trace --delay-ms 20 -o cellular.csv
+  openbach-run link rtt ping.txt --rate-bps 20e6 -o measured.csv
+      the delay and the loss that somebody measured with ping or irtt
   openbach-run link check leo.csv && openbach-run link plot leo.csv -o leo.svg
 
 A file that cannot be made whole is not made. exit codes: 0 all well, 2 bad input.
@@ -86,9 +88,21 @@ def parser() -> argparse.ArgumentParser:
     delays.add_argument("--loop", action="store_true", help="begin again after the last delay, as OpenSAND's `loop`")
     delays.add_argument("--rate-bps", type=float, default=10e6, help="of each direction (default 10000000)")
 
+    measured = commands.add_parser(
+        "rtt", help="from round-trip times: ping, irtt or CSV", description=rtt.__doc__, formatter_class=raw
+    )
+    measured.set_defaults(make=_rtt)
+    measured.add_argument("file", type=Path, metavar="FILE", help="output of ping, JSON of irtt, or CSV with time_s,rtt_ms")
+    measured.add_argument("--bin-s", type=float, default=1.0, help="time over which probes are one delay (default 1)")
+    measured.add_argument(
+        "--interval-s", type=float, default=1.0, help="time between two probes of a ping without -D (default 1)"
+    )
+    measured.add_argument("--loop", action="store_true", help="begin again after the last bin")
+    measured.add_argument("--rate-bps", type=float, default=10e6, help="of each direction (default 10000000)")
+
     for generator in (leo, rain):
         generator.add_argument("--duration-s", type=float, default=600.0, help="how much is written (default 600)")
-    for maker in (leo, rain, traces, delays):
+    for maker in (leo, rain, traces, delays, measured):
         maker.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the link file")
         maker.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -158,6 +172,19 @@ def _opensand(arguments: argparse.Namespace) -> Made:
     return opensand.changes(terminal, gateway, period_ms, arguments.rate_bps), math.inf, comments
 
 
+def _rtt(arguments: argparse.Namespace) -> Made:
+    for option, value in (("--bin-s", arguments.bin_s), ("--interval-s", arguments.interval_s)):
+        if not 1e-3 <= value <= 3600:
+            raise ValueError(f"{option} {value:g}: it must be from 0.001 to 3600")
+    probes = rtt.read(arguments.file, arguments.interval_s)
+    until_s = round((math.floor(probes[-1].time_s / arguments.bin_s) + 1) * arguments.bin_s, 9)
+    lost = sum(bool(probe.lost) for probe in probes)
+    comments = [f"{arguments.file.name}: {len(probes)} probes, {lost} lost, in bins of {arguments.bin_s:g} s"]
+    if arguments.loop:
+        comments.append(f"repeat_s: {until_s:.15g}")
+    return rtt.changes(probes, arguments.bin_s, arguments.rate_bps), math.inf if arguments.loop else until_s, comments
+
+
 def write(changes: Iterable[Change], until_s: float, comments: list[str], arguments: argparse.Namespace) -> None:
     """A link file, checked, whole or not at all."""
     output: Path = arguments.output
@@ -184,8 +211,9 @@ def described(path: Path, summary: link_file.Summary) -> str:
     for name, one in (("forward", summary.forward), ("return", summary.back)):
         rates = " / ".join(f"{value / 1e6:.4g}" for value in (one.rate_bps.least, one.rate_bps.mean, one.rate_bps.greatest))
         delays = " / ".join(f"{value:.2f}" for value in (one.delay_ms.least, one.delay_ms.mean, one.delay_ms.greatest))
+        losses = f"{one.loss_pct.mean:.3g} % lost" if one.loss_pct.greatest else "no loss"
         outages = f"{one.outages} outages, {one.outage_s:.3g} s" if one.outages else "no outage"
-        lines.append(f"  {name:7}  {rates} Mbit/s, {delays} ms (least / mean / greatest), {outages}")
+        lines.append(f"  {name:7}  {rates} Mbit/s, {delays} ms (least / mean / greatest), {losses}, {outages}")
     return "\n".join(lines)
 
 
