@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
+import socket
 import struct
 import sys
 from pathlib import Path
@@ -48,6 +50,18 @@ def test_sizes_are_whole_bytes_or_refused(text: str) -> None:
     except (argparse.ArgumentTypeError, ValueError):
         return
     assert size >= 1
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_port_that_is_taken_is_named_with_its_program(
+    family: socket.AddressFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an iperf3 server that an earlier run has left: iperf3 says only that it ended."""
+    with socket.create_server(("", 0), family=family) as holder:
+        port = holder.getsockname()[1]
+        monkeypatch.setattr(sys, "argv", ["file_transfer.py", "--port", str(port), "server"])
+        with pytest.raises(SystemExit, match=rf"port {port} is taken by .* \(process {os.getpid()}\)"):
+            file_transfer.main()
 
 
 def passes(packet: bytes) -> bool:

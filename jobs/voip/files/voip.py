@@ -21,7 +21,7 @@ from typing import Any
 import collect_agent
 import control
 import stream
-from ready import READY_LIMIT_S, is_listening, wait_until
+from ready import READY_LIMIT_S, expect_free, is_listening, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/voip/voip_rstats_filter.conf"
 CONTROL_PORT = 5203
@@ -55,6 +55,7 @@ class Receiver:
     def __init__(self, directory: Path) -> None:
         self.log = directory / "received"
         self.log.unlink(missing_ok=True)
+        expect_free(SIGNAL_PORT)
         self.process = subprocess.Popen(["ITGRecv", "-l", str(self.log)], stdout=subprocess.DEVNULL, cwd=directory)
         wait_until(
             lambda: self.process.poll() is not None or is_listening(SIGNAL_PORT), f"ITGRecv on port {SIGNAL_PORT}"
@@ -93,6 +94,7 @@ def sending(destination_ip: str, packets: int) -> tuple[list[str], float]:
 
 
 def serve() -> None:
+    expect_free(CONTROL_PORT)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory() as name:
         receivers: list[Receiver] = []

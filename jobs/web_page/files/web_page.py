@@ -19,7 +19,7 @@ from typing import Any
 
 import collect_agent
 import page
-from ready import READY_LIMIT_S, is_listening, wait_until
+from ready import READY_LIMIT_S, expect_free, is_listening, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/web_page/web_page_rstats_filter.conf"
 PORT = 8443
@@ -68,6 +68,7 @@ def make_certificate(directory: Path) -> None:
 
 
 def serve() -> None:
+    expect_free(PORT)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "page").mkdir()
