@@ -151,7 +151,9 @@ class FakeController:
         status = "Stopped" if self.stopped else self.final_status if ended else "Running"
         return {
             "scenario_name": self.names[number - 7],
-            "arguments": [{"name": name, "value": value} for name, value in self.started[number - 7].items()],
+            "arguments": [
+                {"name": name, "value": value} for name, value in {"constant": "1", **self.started[number - 7]}.items()
+            ],
             "scenario_instance_id": number,
             "status": status,
             "start_date": "2026-11-21T04:40:00Z",

@@ -24,6 +24,8 @@ LOGS_LIMIT_S = 10.0
 """A line is some seconds on its way from an agent to the collector's database."""
 POLL_S = 1.0
 COLLECTOR_TIMEOUT_S = 3.0
+LOGS_PORT = 9200
+"""Of a collector's Elasticsearch, unless it was installed with another one."""
 LINES = 5
 """Of the log, of each job: the last ones."""
 WARNING = 4
@@ -76,9 +78,11 @@ def _where(job: Mapping[str, Any], collectors: Sequence[str], instance: Mapping[
 
 
 def _collectors(controller: Controller) -> list[str]:
-    """URLs of the databases of logs."""
+    """URLs of the databases of logs. Collectors are shown to administrators only; agents name theirs to everybody."""
     with suppress(Refused, Lost, KeyError, TypeError):
         return [f"http://{one['address']}:{one['logs_query_port']}" for one in controller.get("collector/")]
+    with suppress(Refused, Lost, KeyError, TypeError):
+        return [f"http://{ip}:{LOGS_PORT}" for ip in sorted({one["collector_ip"] for one in controller.get("agent/")})]
     return []
 
 
