@@ -395,7 +395,7 @@ def _version(said: str, form: str | None) -> str:
 def _is_of(instance: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
     """Whether it was started for this run: same scenario, same arguments. A controller shows constants among them."""
     shown = {argument["name"]: argument["value"] for argument in instance["arguments"]}
-    return instance["scenario_name"] == spec["scenario"]["name"] and spec["arguments"].items() <= shown.items()
+    return bool(instance["scenario_name"] == spec["scenario"]["name"] and spec["arguments"].items() <= shown.items())
 
 
 def as_collected(text: str) -> Iterator[dict[str, Any]]:
