@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +33,7 @@ from openbach_run.job_packages import load_packages
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
 CAMPAIGN = plan(ROOT / "scenarios/geo.json", ["vpn=none", "cc=bbr"], (1,), PACKAGES)
+VALUES = {"vpn": "none", "pep": "none", "cc": "bbr", "loss": "0", "size": "1M"}
 HOSTS = ("pc", "box", "st", "sat", "gw", "pop", "server")
 
 
@@ -53,7 +58,7 @@ def engine_of(fake: FakeController, timeout_s: float = 10) -> ControllerEngine:
 
 
 def run(engine: ControllerEngine, run_dir: Path, limit_s: float = 10) -> Outcome:
-    spec = {"scenario": {"name": "geo"}, "arguments": {"vpn": "none"}, "virtual_limit_s": limit_s}
+    spec = {"values": VALUES, "virtual_limit_s": limit_s}
     return engine.run(spec, run_dir, 0, lambda event: None)
 
 
@@ -84,7 +89,7 @@ def test_same_table_and_files_as_the_virtual_engine(
     written = "".join(file.read_text() for file in record.parent.iterdir() if file.is_file())
     assert "secret" not in written + printed.out + printed.err
     (sent,) = fake.started
-    assert {"vpn": "none", "cc": "bbr", "pep": "none", "size": "30M", "loss": "0"}.items() <= sent.items()
+    assert sent == {"vpn": "none", "cc": "bbr", "pep": "none", "size": "30M", "loss": "0"}
 
 
 @pytest.mark.parametrize(("options", "words"), [(["--pcap"], "tcpdump"), (["--workers", "2"], "one at a time")])
@@ -195,7 +200,7 @@ def test_reads_survive_dropped_connections(fake: FakeController, tmp_path: Path)
 
 def test_an_order_whose_answer_was_lost_is_not_given_twice(fake: FakeController, tmp_path: Path) -> None:
     def start_and_drop() -> None:
-        fake.start({"vpn": "none"})
+        fake.start(VALUES)
 
     fake.fail("POST", "scenario_instance/", start_and_drop)
     assert run(engine_of(fake), tmp_path).error is None
@@ -264,6 +269,27 @@ def test_stop_stops_the_instance(fake: FakeController, tmp_path: Path) -> None:
     assert fake.stopped
 
 
+def test_constants_of_ones_own_go_under_a_name_of_their_own(fake: FakeController, tmp_path: Path) -> None:
+    """The platform's geo stays as it is for those who launch it in the web UI."""
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    before = dict(fake.scenarios)
+    for rate in ("20M", "10M"):
+        place = tmp_path / f"{rate}.unfinished"
+        place.mkdir()
+        outcome = engine.run({"values": {**VALUES, "rate": rate}, "virtual_limit_s": 10}, place, 0, lambda event: None)
+        assert outcome.error is None
+        events = [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
+        assert {event["scenario"] for event in events if "scenario" in event} == {"geo"}
+    own, usual = fake.names
+    assert usual == "geo"
+    assert fake.scenarios.keys() == {"geo", own}
+    assert fake.scenarios["geo"] == before["geo"]
+    assert fake.scenarios[own]["constants"] == {**before["geo"]["constants"], "rate": "20M"}
+    assert fake.scenarios[own]["description"].endswith("; rate=20M")
+    assert fake.started == [VALUES, VALUES]
+
+
 # What goes wrong on the way
 
 
@@ -281,12 +307,12 @@ def test_no_request_is_lost(fake: FakeController, tmp_path: Path, monkeypatch: p
     while len(fake.asked) < 100:
         place = tmp_path / f"{runs}.unfinished"
         place.mkdir()
-        spec = {"scenario": {"name": "geo"}, "arguments": {"vpn": "none", "run": str(runs)}, "virtual_limit_s": 10}
+        spec = {"values": {**VALUES, "size": str(1000 + runs)}, "virtual_limit_s": 10}
         outcome = engine.run(spec, place, 0, lambda event: None)
         assert outcome.error is None, outcome.error
         assert "transfer_time_s" in (place / "statistics.jsonl").read_text()
         runs += 1
-    assert [started["run"] for started in fake.started] == [str(number) for number in range(runs)]
+    assert [started["size"] for started in fake.started] == [str(1000 + number) for number in range(runs)]
 
 
 def test_kept_connections_that_are_closed(fake: FakeController) -> None:
@@ -323,7 +349,7 @@ def test_a_killed_command_is_taken_up(fake: FakeController, tmp_path: Path) -> N
     place = tmp_path / "id.unfinished"
     place.mkdir()
     (tmp_path / "id.instance").write_text("7\n")
-    fake.start({"vpn": "none"})
+    fake.start(VALUES)
     assert run(engine_of(fake), place).error is None
     assert len(fake.started) == 1
 
@@ -333,7 +359,7 @@ def test_an_instance_that_is_no_result(fake: FakeController, tmp_path: Path, wha
     place = tmp_path / "id.unfinished"
     place.mkdir()
     (tmp_path / "id.instance").write_text("7\n")
-    fake.start({"vpn": "wireguard" if what == "other" else "none"})
+    fake.start({**VALUES, "vpn": "wireguard"} if what == "other" else VALUES)
     fake.polls_until_end = 1
     fake.polls = 1
     if what == "unknown":
@@ -395,6 +421,30 @@ def test_a_stop_that_never_arrives_is_told(fake: FakeController, tmp_path: Path)
         stopped_while_running(fake, tmp_path, engine_of(fake))
 
 
+def test_ctrl_c_over_a_bad_connection(fake: FakeController, tmp_path: Path) -> None:
+    """The command itself, as a person stops it: it waits until the platform has stopped, and the next one goes on."""
+    chance = random.Random(5)
+    fake.harm = lambda: chance.choice(HARM[1:6]) if fake.started and chance.random() < 0.3 else "none"
+    fake.polls_until_end = 10**9
+    access = {"controller": fake.url, "login": "admin", "password": "secret"}
+    (tmp_path / "controller").write_text(json.dumps(access))
+    cell = ["geo", "vpn=none", "cc=bbr", "size=1M", "--engine", "controller", "--quiet", "--results", str(tmp_path / "r")]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "openbach_run", *cell], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    end_s = time.monotonic() + 60
+    while fake.polls < 2:
+        assert time.monotonic() < end_s, "the scenario was not followed within 60 s"
+        assert command.poll() is None, command.communicate()
+        time.sleep(0.01)
+    command.send_signal(signal.SIGINT)
+    _, told = command.communicate(timeout=60)
+    assert (command.returncode, fake.stopped) == (130, True), told
+    assert "stopping scenario instance 7" in told
+    assert "secret" not in told
+
+
 # What still runs on the hosts
 
 
@@ -424,7 +474,7 @@ def test_jobs_of_others_are_left_alone(fake: FakeController, tmp_path: Path) -> 
 def test_a_scenario_that_runs_already_is_named(fake: FakeController, tmp_path: Path) -> None:
     engine = engine_of(fake)
     engine.prepare(quiet)
-    fake.start({"vpn": "none"})
+    fake.start(VALUES)
     with pytest.raises(SetupError, match=r"scenario instance 7 \(geo\) is running; .* stop_scenario_instance.py 7"):
         run(engine, tmp_path)
 

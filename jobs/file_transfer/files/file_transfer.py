@@ -28,7 +28,7 @@ import control
 import first_byte
 import iperf3
 from iperf3 import Received
-from ready import expect_free, is_listening, wait_until
+from ready import is_listening, taken, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 IPERF3_PORT = 5201
@@ -105,7 +105,6 @@ def retransmitted_segments() -> int:
 
 def start_tool(tool: str, iperf3_port: int, directory: Path) -> tuple[subprocess.Popen[bytes], int]:
     """The tool's server and its port."""
-    expect_free(iperf3_port - 1, iperf3_port if tool == "iperf3" else HTTP_PORT)
     if tool == "iperf3":
         return subprocess.Popen(["iperf3", "-s", "-p", str(iperf3_port)], stdout=subprocess.DEVNULL), iperf3_port
     configuration = directory / "nginx.conf"
@@ -132,7 +131,7 @@ def serve(tool: str, iperf3_port: int) -> None:
         try:
             wait_until(lambda: process.poll() is not None or is_listening(port), f"{tool} on port {port}")
             if process.poll() is not None:
-                sys.exit(f"the {tool} server ended at once with exit code {process.returncode}")
+                sys.exit(f"the {tool} server ended at once with exit code {process.returncode}{taken(port)}")
             control.serve(iperf3_port - 1, lambda request, peer_ip: answer(request, peer_ip, directory))
         finally:
             process.terminate()
@@ -195,7 +194,6 @@ def download_http(arguments: argparse.Namespace) -> Received:
 
 def upload_iperf3(arguments: argparse.Namespace) -> Received:
     test = iperf3_test(arguments)
-    expect_free(test.port)
     with subprocess.Popen(["iperf3", "-s", "-1", "-p", str(test.port)], stdout=subprocess.DEVNULL) as server:
         wait_until(lambda: is_listening(test.port), "iperf3")
         report = control.ask(arguments.server_ip, test.port - 1, test.deadline_s, receive=asdict(test))

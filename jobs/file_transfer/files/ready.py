@@ -26,12 +26,13 @@ def is_listening(port: int) -> bool:
     return bool(_listeners(port))
 
 
-def expect_free(*ports: int) -> None:
-    """Ends the job if a program listens on one of these TCP ports already, and names it."""
+def taken(*ports: int) -> str:
+    """Why a server could not start, in words for the end of a message: who listens on its TCP ports. "" if nobody does."""
     for port in ports:
         if inodes := _listeners(port):
-            left = "a job of an earlier run that was left running? End it with OpenBACH's stop_all_job_instances.py, or kill it"
-            sys.exit(f"port {port} is taken by {_owner(inodes)}: {left}")
+            left = "a job that an earlier run has left? End it with OpenBACH's stop_all_job_instances.py"
+            return f"; port {port} is taken by {_owner(inodes)}: {left}"
+    return ""
 
 
 def _listeners(port: int) -> set[str]:

@@ -21,7 +21,7 @@ from typing import Any
 import collect_agent
 import control
 import stream
-from ready import READY_LIMIT_S, expect_free, is_listening, wait_until
+from ready import READY_LIMIT_S, is_listening, taken, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/voip/voip_rstats_filter.conf"
 CONTROL_PORT = 5203
@@ -55,13 +55,12 @@ class Receiver:
     def __init__(self, directory: Path) -> None:
         self.log = directory / "received"
         self.log.unlink(missing_ok=True)
-        expect_free(SIGNAL_PORT)
         self.process = subprocess.Popen(["ITGRecv", "-l", str(self.log)], stdout=subprocess.DEVNULL, cwd=directory)
         wait_until(
             lambda: self.process.poll() is not None or is_listening(SIGNAL_PORT), f"ITGRecv on port {SIGNAL_PORT}"
         )
         if self.process.poll() is not None:
-            sys.exit(f"ITGRecv ended at once with exit code {self.process.returncode}")
+            sys.exit(f"ITGRecv ended at once with exit code {self.process.returncode}{taken(SIGNAL_PORT)}")
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGINT)  # at which it writes its log to the end
@@ -94,7 +93,6 @@ def sending(destination_ip: str, packets: int) -> tuple[list[str], float]:
 
 
 def serve() -> None:
-    expect_free(CONTROL_PORT)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory() as name:
         receivers: list[Receiver] = []

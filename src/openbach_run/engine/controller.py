@@ -12,6 +12,7 @@ killed command loses a run: the next command goes on with that instance unless t
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import sys
@@ -19,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -76,7 +78,7 @@ class ControllerEngine:
         self._check_platform()
         for number, scenario in enumerate(reversed(self._scenarios)):
             progress(f"{where}: scenario {scenario.name}", 0.6 + 0.4 * number / len(self._scenarios))
-            self._upload(scenario)
+            self._upload(scenario.as_stored())
         progress(f"{where}: OpenBACH {self._version} is ready", 1)
 
     @property
@@ -142,8 +144,8 @@ class ControllerEngine:
                 for job in sorted(jobs - installed - set(absent)):
                     yield f"the job {job} is not installed on {address}, the agent of {entity}: install it"
 
-    def _upload(self, scenario: Scenario) -> None:
-        place, stored = ("project/", self._project, "scenario/", scenario.name), scenario.as_stored()
+    def _upload(self, stored: dict[str, Any]) -> None:
+        place = ("project/", self._project, "scenario/", stored["name"])
         end_s = time.monotonic() + rest.LOST_LIMIT_S
         while (there := self._uploaded(place)) != stored:
             if there is not None:
@@ -168,26 +170,27 @@ class ControllerEngine:
     # A run
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
-        """Starts the scenario with the run's arguments, or takes up the instance that an earlier command has started for
+        """Starts the scenario with the run's values, or takes up the instance that an earlier command has started for
         it, and follows it to its end. The record gets the controller's last answer (instance.json), what it was seen to
         do (events.jsonl) and the statistics as a collector got them. Raises SetupError for what still runs there."""
         (run_dir / "run.json").write_text(json.dumps(spec))
+        order = _order_of(spec, self._scenarios)
         started_s = time.monotonic()
 
         def ended(status: str, error: str | None, duration_s: float = 0.0) -> Outcome:
             return Outcome(status, duration_s, time.monotonic() - started_s, "", error)
 
         try:
-            number = self._earlier(run_dir, spec)
+            number = self._earlier(run_dir, order)
             if number is None:
-                number = self._start(run_dir, spec)
+                number = self._start(run_dir, order)
         except Refused as refusal:
             return ended("Not Started", str(refusal))
         except Lost as lost:
             return ended("Controller Lost", str(lost))
         try:
             with (run_dir / "events.jsonl").open("w", buffering=1) as events:
-                instance = self._follow(number, spec["virtual_limit_s"], _Events(events.write, on_event))
+                instance = self._follow(number, spec["virtual_limit_s"], _Events(events.write, on_event, order.called))
             self._running = None
             self._keep_statistics(instance, run_dir / "statistics.jsonl")
         except (Refused, Lost) as error:
@@ -215,7 +218,7 @@ class ControllerEngine:
 
     # Its start
 
-    def _earlier(self, run_dir: Path, spec: Mapping[str, Any]) -> int | None:
+    def _earlier(self, run_dir: Path, order: _Order) -> int | None:
         """The instance that an earlier command has started for this run, if it goes on or has ended by itself, and its
         results are not in the run's record."""
         with suppress(FileNotFoundError, ValueError):
@@ -228,44 +231,47 @@ class ControllerEngine:
                 if refusal.status != 404:
                     raise
                 return None
-            if instance["status"] != "Stopped" and _is_of(instance, spec):
+            if instance["status"] != "Stopped" and order.is_of(instance):
                 self._running = None if instance["stop_date"] else number
                 return number
         return None
 
-    def _start(self, run_dir: Path, spec: Mapping[str, Any]) -> int:
-        self._expect_idle_hosts()
+    def _start(self, run_dir: Path, order: _Order) -> int:
+        self._expect_idle_hosts(order.called)
+        for scenario in order.scenarios:
+            if scenario["name"] not in {known.name for known in self._scenarios}:
+                self._upload(scenario)
         with self._starting:
-            number = self._ordered(spec)
+            number = self._ordered(order)
             _started(run_dir).write_text(f"{number}\n")
             self._running = number
         return number
 
-    def _ordered(self, spec: Mapping[str, Any]) -> int:
+    def _ordered(self, order: _Order) -> int:
         """Gives the order to start. Where its answer is lost it is given again only if no instance has come of it."""
-        place = ("project/", self._project, "scenario/", spec["scenario"]["name"], "scenario_instance/")
+        place = ("project/", self._project, "scenario/", order.name, "scenario_instance/")
         before = max(self._newest(place), default=0)
         end_s = time.monotonic() + rest.LOST_LIMIT_S
         while True:
             if self._stopping.is_set():
                 raise InterruptedError("the engine is stopping")
             try:
-                answer = self._controller.post(*place, body={"arguments": dict(spec["arguments"])})
+                answer = self._controller.post(*place, body={"arguments": dict(order.arguments)})
                 if "scenario_instance_id" in answer:
                     return int(answer["scenario_instance_id"])
                 raise Lost(f"{self._controller.access.url} told no number of the instance that it started")
             except Lost:
-                if (number := self._arrived(place, before, spec)) is not None:
+                if (number := self._arrived(place, before, order)) is not None:
                     return number
                 if time.monotonic() > end_s:
                     raise
 
-    def _arrived(self, place: tuple[str, ...], before: int, spec: Mapping[str, Any]) -> int | None:
+    def _arrived(self, place: tuple[str, ...], before: int, order: _Order) -> int | None:
         """The instance that has come of an order without an answer. Its arguments are not there from the beginning."""
         end_s = time.monotonic() + ARRIVAL_LIMIT_S
         while True:
             for number in self._newest(place):
-                if number > before and _is_of(self._controller.get("scenario_instance/", number), spec):
+                if number > before and order.is_of(self._controller.get("scenario_instance/", number)):
                     return number
             if time.monotonic() > end_s:
                 return None
@@ -332,9 +338,9 @@ class ControllerEngine:
             time.sleep(self._poll_s)
             left = running()
 
-    def _expect_idle_hosts(self) -> None:
+    def _expect_idle_hosts(self, called: Mapping[str, str]) -> None:
         """Raises SetupError if the scenario or its jobs still run on the hosts: they would share links and ports."""
-        names = {scenario.name for scenario in self._scenarios}
+        names = {*called, *(scenario.name for scenario in self._scenarios)}
         end_s = time.monotonic() + LEFTOVERS_LIMIT_S
         while True:
             scenarios = leftovers.running_scenarios(self._controller, self._project, names)
@@ -392,10 +398,58 @@ def _version(said: str, form: str | None) -> str:
     return said
 
 
-def _is_of(instance: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-    """Whether it was started for this run: same scenario, same arguments. A controller shows constants among them."""
-    shown = {argument["name"]: argument["value"] for argument in instance["arguments"]}
-    return bool(instance["scenario_name"] == spec["scenario"]["name"] and spec["arguments"].items() <= shown.items())
+@dataclass(frozen=True)
+class _Order:
+    """What is started for a run. Where constants have other values than in the scenario's file, the scenarios with these
+    have names of their own on the platform: others may use the scenario under its own name meanwhile."""
+
+    scenarios: list[dict[str, Any]]
+    """In stored form: sub-scenarios first, the one to start last."""
+    arguments: dict[str, str]
+    called: dict[str, str]
+    """Names on the platform → names in the files."""
+
+    @property
+    def name(self) -> str:
+        return str(self.scenarios[-1]["name"])
+
+    def is_of(self, instance: Mapping[str, Any]) -> bool:
+        """Whether an instance was started by this order. A controller shows constants among the arguments."""
+        shown = {argument["name"]: argument["value"] for argument in instance["arguments"]}
+        return bool(instance["scenario_name"] == self.name and self.arguments.items() <= shown.items())
+
+
+def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
+    """`own` are the scenarios of the files. `values` of the run's specification has all as it was given."""
+    given = {scenario.name: scenario.with_constants(spec["values"]) for scenario in own}
+    arguments = {name: str(spec["values"][name]) for name in own[0].arguments}
+    changed = {
+        name: value
+        for scenario in own
+        for name, value in given[scenario.name].constants.items()
+        if value != scenario.constants.get(name)
+    }
+    mark = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
+    said = ", ".join(f"{name}={value}" for name, value in changed.items())
+    called = {name: f"{name}-{mark}" if changed else name for name in given}
+    scenarios = [
+        {
+            **scenario.as_stored(),
+            "name": called[name],
+            "description": f"{scenario.description or name}; {said}" if said else scenario.description,
+            "openbach_functions": [_renamed(function, called) for function in scenario.functions],
+        }
+        for name, scenario in reversed(given.items())
+    ]
+    return _Order(scenarios, arguments, {there: here for here, there in called.items()})
+
+
+def _renamed(function: dict[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
+    """The function, with the platform's name of the scenario that it starts."""
+    if (start := function.get("start_scenario_instance")) is None:
+        return function
+    name = start["scenario_name"]
+    return {**function, "start_scenario_instance": {**start, "scenario_name": called.get(name, name)}}
 
 
 def as_collected(text: str) -> Iterator[dict[str, Any]]:
@@ -446,13 +500,16 @@ def _duration_s(instance: Mapping[str, Any]) -> float:
 class _Events:
     """Tells what has changed between two looks at an instance, in the words of the director's events."""
 
-    def __init__(self, write: Callable[[str], Any], on_event: OnEvent) -> None:
-        self._write, self._on_event = write, on_event
+    def __init__(self, write: Callable[[str], Any], on_event: OnEvent, called: Mapping[str, str]) -> None:
+        """`called`: names of scenarios on the platform → their names."""
+        self._write, self._on_event, self._called = write, on_event, called
         self._told: set[str] = set()
 
     def tell(self, instance: Mapping[str, Any], t_s: float) -> None:
         self._on_event({"t_s": t_s, "event": "heartbeat"})
         for event in _events(instance):
+            if "scenario" in event:
+                event["scenario"] = self._called.get(event["scenario"], event["scenario"])
             if (key := json.dumps(event)) not in self._told:
                 self._told.add(key)
                 self._write(json.dumps({"t_s": round(t_s, 3), **event}) + "\n")

@@ -120,11 +120,16 @@ def find_instance(services: Services, number: int) -> Row:
 
 def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState], Names]:
     """The instance that was launched and its sub-scenarios by their number in the record, and how to call them."""
-    stored = services.database.stored(json.loads(owner["versions"]))
+    stored = {**services.database.stored(json.loads(owner["versions"])), **_as_run(owner)}
     states = replay(events(Path(owner["run_dir"])), stored) if owner["run_dir"] else {}
     if 1 not in states:
-        event = {"arguments": json.loads(owner["arguments"]), "scenario_instance_id": 1, "t_s": 0.0}
+        values = json.loads(owner["arguments"])
+        arguments = {name: value for name, value in values.items() if name in stored[owner["scenario"]]["arguments"]}
+        event = {"arguments": arguments, "scenario_instance_id": 1, "t_s": 0.0}
         states[1] = begin(event, stored[owner["scenario"]])
+    given = json.loads(owner["arguments"])
+    for state in states.values():
+        state.constants = {name: given.get(name, value) for name, value in state.constants.items()}
     begun = datetime.fromisoformat(owner["start_date"])
     if owner["stop_date"]:
         end(states[1], owner["status"], (datetime.fromisoformat(owner["stop_date"]) - begun).total_seconds())
@@ -132,6 +137,15 @@ def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState],
         states[1].status, states[1].stop_s = owner["status"], None
     instances, jobs = services.database.ids(owner["id"])
     return states, Names(owner["project"], owner["id"], instances, jobs, agents_of(services, owner["project"]), begun)
+
+
+def _as_run(owner: Row) -> dict[str, dict[str, Any]]:
+    """The scenarios with the constants of this run, by name, as soon as its engine has begun."""
+    try:
+        spec = json.loads((Path(owner["run_dir"]) / "run.json").read_text())
+        return {spec["scenario"]["name"]: spec["scenario"], **spec["sub_scenarios"]}
+    except (OSError, ValueError, KeyError):
+        return {}
 
 
 def agents_of(services: Services, project: str) -> dict[str, dict[str, str]]:
