@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
         "settings",
         metavar="NAME=VALUE[,VALUE…]",
         nargs="*",
-        help="values of the scenario's arguments; several are swept",
+        help="values of the scenario's arguments and constants; several are swept",
     )
     made.add_argument(
         "--seeds",
@@ -270,7 +270,7 @@ def _planned(
             engine = _engine(campaign, arguments, packages, controller)
             engine.prepare(reporter.show)
             for spec in campaign.runs(packages, inventory, engine.identity):
-                settings = [f"{name}={value}" for name, value in spec.arguments.items()]
+                settings = [f"{name}={value}" for name, value in spec.values.items()]
                 options = [] if controller is None else _options(controller, arguments)
                 command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},", *options])
                 planned[spec.run_id] = PlannedRun(spec, engine, command)
@@ -301,7 +301,7 @@ def _description(path: Path, arguments: argparse.Namespace, planned: Sequence[Pl
     """What was asked for: a report shows also what has not been run."""
     seeds = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
     runs = [
-        {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.arguments, "seed": spec.seed}
+        {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.values, "seed": spec.seed}
         for spec in (one.spec for one in planned)
     ]
     asked = {"command": _command(path, [*arguments.settings, *seeds]), "commit": _commit(), "runs": runs}
