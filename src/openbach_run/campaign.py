@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,14 @@ from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.inventory import Inventory
 from openbach_run.job_packages import Package
+from openbach_run.jobs import Job
 from openbach_run.links.given import read_link_file
-from openbach_run.model import Malformed, Scenario, argument_choices, check_values, jobs_started, read_scenario
+from openbach_run.model import Malformed, Scenario, check_values, jobs_started, read_scenario
+from openbach_run.values import Wrong, uses, wrong_values
 
 NO_FILE = "none"
+MOST_RUNS = 100_000
+"""Of one scenario in a campaign: its runs are planned in memory."""
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual time after which a run is ended and what still runs is named."""
 
@@ -82,6 +87,11 @@ class Campaign:
     def measure(self) -> str:
         """The column of results.csv that its table shows: `x-sweep.measure`."""
         return str(self.scenario.sweep.get("measure", "transfer_time_s"))
+
+    @property
+    def most_runs(self) -> int:
+        """How many runs there are, or a few more (cells that are alike count once), without making the cells."""
+        return prod(map(len, self.values.values())) * len(self.seeds)
 
     @property
     def cells(self) -> list[dict[str, str]]:
@@ -230,9 +240,10 @@ def campaign_of(
     given: Mapping[str, tuple[str, ...]],
     seeds: tuple[int, ...],
     packages: Mapping[str, Package],
+    most_runs: int = MOST_RUNS,
 ) -> Campaign:
     """A scenario with the values that are given, and those of its `x-sweep` for the rest. `path` is its file, or what
-    it is called in the words of InputError."""
+    it is called in the words of InputError. More than `most_runs` are refused before any cell is made."""
     jobs = {name: package.job for name, package in packages.items()}
     for name, several in given.items():
         _check_argument(f"{name}={','.join(several)}", name, scenario)
@@ -247,9 +258,9 @@ def campaign_of(
         values[name] = given.get(name) or tuple(map(str, known[name]))
     _check_references(values)
     campaign = Campaign(path, scenario, subs, values, seeds)
-    _check_choices(campaign, packages)
-    for cell in campaign.cells:
-        check_values(scenario, cell, jobs)
+    if campaign.most_runs > most_runs:
+        raise InputError(f"{path}: {campaign.most_runs} runs; at most {most_runs} at once: give fewer values or seeds")
+    _check_cells(campaign, jobs)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
     return campaign
@@ -319,14 +330,18 @@ def _check_argument(text: str, name: str, scenario: Scenario) -> None:
         )
 
 
-def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
-    jobs = {name: package.job for name, package in packages.items()}
-    for name, choices in argument_choices(campaign.scenario, jobs, campaign.sub_scenarios).items():
-        for value in dict.fromkeys(cell[name] for cell in campaign.cells if name in cell):
-            if value not in choices:
-                close = get_close_matches(value, choices, 1)
-                hint = f"did you mean {close[0]}? " if close else ""
-                raise InputError(f"{name}={value}: {hint}{name} is one of {', '.join(choices)}")
+def _check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
+    """Raises InputError for the first value that the backend or a job would refuse."""
+    places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
+    for cell in campaign.cells:
+        if wrong := wrong_values(places, {**campaign.scenario.constants, **cell}):
+            raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
+        check_values(campaign.scenario, cell, jobs)
+
+
+def _is_reference(campaign: Campaign, wrong: Wrong) -> bool:
+    """Whether an argument has its value only because of another argument's: `$cc`."""
+    return wrong.name in campaign.values and wrong.value not in campaign.values[wrong.name]
 
 
 def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:

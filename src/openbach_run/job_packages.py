@@ -14,6 +14,7 @@ import yaml
 from openbach_run.errors import InputError
 from openbach_run.jobs import CONVERTERS, INSTANCE_TYPES, Job
 from openbach_run.model import read_json
+from openbach_run.values import check_declaration
 
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
 
@@ -100,6 +101,8 @@ def _check_tree(file: Path, at: str, tree: Any) -> None:
                 raise InputError(f"{file}: {place}.count ({argument['name']}) should be like 1, 2-4, + or *")
             if kind == "optional" and not argument.get("flag"):
                 raise InputError(f"{file}: {place}.flag ({argument['name']}) is missing: what stands before its value")
+            if "limits" in argument:
+                check_declaration(f"{file}: {place}.limits", _mapping(file, f"{place}.limits", argument["limits"]))
     for place, group in _entries(file, f"{at}.subcommand", tree.get("subcommand")):
         if not group.get("group_name") or not group.get("choices"):
             raise InputError(f"{file}: {place} should have a group_name, and choices to choose from")

@@ -17,10 +17,11 @@ from starlette.datastructures import FormData, UploadFile
 
 from openbach_run.campaign import parse_seeds, sweep_table
 from openbach_run.errors import InputError
-from openbach_run.model import Malformed, Scenario, argument_choices, parse_scenario
+from openbach_run.model import Malformed, Scenario, parse_scenario
 from openbach_run.package import PROJECT
 from openbach_run.results import as_csv
 from openbach_run.sub_runs import unfold_all
+from openbach_run.values import argument_choices
 from openbach_run.web import launches, reports
 from openbach_run.web.answers import Refusal, Services, With, not_found
 from openbach_run.web.instances import find_instance, find_scenario
