@@ -21,8 +21,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.inventory import Inventory
@@ -31,9 +29,10 @@ from openbach_run.jobs import Job
 from openbach_run.links.given import read_link_file
 from openbach_run.model import Malformed, Scenario, check_values, jobs_started, read_scenario
 from openbach_run.values import Wrong, uses, wrong_values
+from openbach_run.yaml_files import read_yaml
 
 NO_FILE = "none"
-MOST_RUNS = 100_000
+MOST_RUNS = 20_000
 """Of one scenario in a campaign: its runs are planned in memory."""
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual time after which a run is ended and what still runs is named."""
@@ -176,14 +175,7 @@ def plan_file(
 
 
 def _content(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8: {error}") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: {error}") from error
+    content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("scenarios"), list) or not content["scenarios"]:
         raise InputError(f"{path}: a campaign file has a list `scenarios`; see docs/reference.md")
     if unknown := content.keys() - {"seeds", "scenarios"}:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from openbach_run.errors import InputError
 from openbach_run.jobs import CONVERTERS, INSTANCE_TYPES, Job
 from openbach_run.model import read_json
 from openbach_run.values import check_declaration
+from openbach_run.yaml_files import read_yaml
 
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
 
@@ -61,10 +60,7 @@ def _from_schemas(path: Path) -> Iterator[Package]:
 
 
 def _from_yaml(file: Path) -> Job:
-    try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{file}: {error}") from error
+    data = read_yaml(file)
     general = _mapping(file, "general", _mapping(file, "the whole", data).get("general"))
     entry = {"version": general.get("job_version", ""), "arguments": data.get("arguments")}
     return _job(file, str(general.get("name") or file.stem), entry, _platform(file, data))

@@ -434,9 +434,12 @@ def _numbers(value: Any) -> list[Any]:
 
 def _json_object(value: Any) -> Any:
     try:
-        return json.loads(value)
+        found = json.loads(value)
     except ValueError:
         raise WrongType(value, "dict") from None
+    if not isinstance(found, dict):
+        raise _Crash("AttributeError", f"'{_type(found)}' object has no attribute 'values'", f"{value!r} is no JSON object")
+    return found
 
 
 # Arguments of a job
