@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 import yaml
-from test_cli import FakeEngine
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from test_cli import FakeEngine
 
 from openbach_run import cli
 from openbach_run.engine import descriptors
@@ -29,7 +29,10 @@ ROOT = Path(__file__).resolve().parents[2]
 GEO = json.loads((ROOT / "scenarios/geo.json").read_text())
 TABLE = json.loads((ROOT / "scenarios/geo_loss_table.json").read_text())
 VALUES_OF_ONE: dict[str, Any] = {"vpn": ["none"], "cc": ["cubic"], "pep": ["none"]}
-CAMPAIGN = {"seeds": 2, "scenarios": [{"scenario": "geo", "values": VALUES_OF_ONE}, {"scenario": "web", "values": {"vpn": ["none"]}}]}
+CAMPAIGN = {
+    "seeds": 2,
+    "scenarios": [{"scenario": "geo", "values": VALUES_OF_ONE}, {"scenario": "web", "values": {"vpn": ["none"]}}],
+}
 INVENTORY = yaml.safe_load((ROOT / "inventory.yml").read_text())
 
 PACKAGES, THERE = load_packages([ROOT / "jobs"]), load_inventory(ROOT / "inventory.yml")

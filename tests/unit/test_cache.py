@@ -60,6 +60,15 @@ def make_some(directory: Path) -> None:
     (directory / "link").symlink_to("bin/linux")
 
 
+def not_again(directory: Path) -> None:
+    pytest.fail(f"{directory} was made or hashed again")
+
+
+def empty(place: Path) -> None:
+    shutil.rmtree(place)
+    place.mkdir()
+
+
 def truncate(place: Path) -> None:
     os.truncate(place / "bin/linux", 100)
 
@@ -82,7 +91,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "one more": (lambda place: (place / "sitecustomize.py").touch(), "sitecustomize.py is not of it"),
     "not executable": (lambda place: (place / "bin/linux").chmod(0o644), "bin/linux has changed"),
     "another link": (relink, "link has changed"),
-    "all gone": (lambda place: (shutil.rmtree(place), place.mkdir()), "is missing, kernel.json is missing, link is missing"),
+    "all gone": (empty, "is missing, kernel.json is missing, link is missing"),
 }
 
 
@@ -95,22 +104,22 @@ def test_what_is_damaged_is_named_and_made_again(name: str, tmp_path: Path, caps
     said = capsys.readouterr().err
     assert str(place) in said and words in said and "making it again" in said
     assert (place / "kernel.json").read_text() == '{"identity": "made-up"}' and os.access(place / "bin/linux", os.X_OK)
-    made_once(place, pytest.fail)
+    made_once(place, not_again)
     assert capsys.readouterr().err == ""
 
 
 def test_a_copied_cache_is_good_and_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_once(tmp_path / "a/kernel-0", make_some)
     shutil.copytree(tmp_path / "a", tmp_path / "b", symlinks=True)
-    made_once(tmp_path / "b/kernel-0", pytest.fail)
-    monkeypatch.setattr(cache, "_hashes", pytest.fail)
-    made_once(tmp_path / "b/kernel-0", pytest.fail)
+    made_once(tmp_path / "b/kernel-0", not_again)
+    monkeypatch.setattr(cache, "_hashes", not_again)
+    made_once(tmp_path / "b/kernel-0", not_again)
 
 
 def test_what_an_earlier_version_made_gets_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = made_once(tmp_path / "kernel-0", make_some)
     (tmp_path / "kernel-0.manifest").unlink()
-    made_once(place, pytest.fail)
+    made_once(place, not_again)
     truncate(place)
     made_once(place, make_some)
     assert "bin/linux has changed" in capsys.readouterr().err

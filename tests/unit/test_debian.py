@@ -53,7 +53,7 @@ def test_a_fresh_container_has_a_mirror(apt: Path, name: str, text: str) -> None
 @pytest.mark.parametrize("text", ["", UBUNTU, "deb http://security.example/debian-security trixie-security main\n"])
 def test_sources_without_a_mirror_are_told_how_to_give_one(apt: Path, text: str) -> None:
     (apt / "some.list").write_text(text)
-    with pytest.raises(SetupError, match="name no Debian mirror; give one, e.g. OPENBACH_RUN_DEBIAN_MIRROR=http"):
+    with pytest.raises(SetupError, match=r"name no Debian mirror; give one, e\.g\. OPENBACH_RUN_DEBIAN_MIRROR=http"):
         debian.mirror()
 
 
