@@ -22,6 +22,9 @@ def main() -> int:
         from openbach_run.cli import main as command
 
         return command()
+    except KeyboardInterrupt:  # while it was still imported
+        print("openbach-run: interrupted", file=sys.stderr)
+        return 130
     except (ImportError, SyntaxError) as error:
         if not damaged(error):
             raise
