@@ -34,4 +34,5 @@ def main() -> int:
         os.execv(LAUNCHER, [str(LAUNCHER), *sys.argv[1:]])
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -125,6 +125,14 @@ def test_what_an_earlier_version_made_gets_a_manifest(tmp_path: Path, capsys: py
     assert "bin/linux has changed" in capsys.readouterr().err
 
 
+def test_what_an_earlier_version_made_is_made_again_if_it_cannot_be_read(tmp_path: Path) -> None:
+    place = made_once(tmp_path / "kernel-0", make_some)
+    (tmp_path / "kernel-0.manifest").unlink()
+    (place / "kernel.json").write_text("{")
+    made_once(place, make_some)
+    assert (place / "kernel.json").read_text() == '{"identity": "made-up"}'
+
+
 def test_two_commands_make_it_again_once(tmp_path: Path) -> None:
     place = made_once(tmp_path / "kernel-0", make_some)
     truncate(place)

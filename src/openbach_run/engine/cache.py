@@ -75,12 +75,18 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
 
 
 def damage(place: Path) -> str:
-    """What is not as it was made, in words; "" if all is. What an earlier version made without a manifest gets one."""
+    """What is not as it was made, in words; "" if all is. What an earlier version made without a manifest gets one if it
+    can be read."""
     looked = _looked(place)
     try:
         stats, text = _manifest(place).read_text(encoding="utf-8").split("\n", 1)
         made = json.loads(text)
     except (FileNotFoundError, ValueError):
+        for file in place.glob("*.json"):
+            try:
+                json.loads(file.read_bytes())
+            except ValueError:
+                return f"{file.name} is no JSON"
         with suppress(OSError):  # another user's cache
             _write_manifest(place, place)
         return ""
