@@ -5,13 +5,13 @@ DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run bench/bare.sh $(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest pep bench bench-serve bench-pep scenarios clean
+.PHONY: check lint test unit guest pep chaos bench bench-serve bench-pep scenarios clean
 
 check: lint test
 
 lint:
 	$(DEV) ruff check .
-	$(DEV) mypy src tests/unit tests/guest/*.py scenarios/build.py
+	$(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py scenarios/build.py
 	MYPYPATH=pep/tests:src/openbach_run/guest:jobs/pep/files $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
@@ -29,6 +29,9 @@ pep:
 
 guest:
 	$(DEV) python -m pytest tests/guest
+
+chaos:
+	$(DEV) python tests/chaos.py
 
 bench:
 	$(DEV) python bench/bench.py

@@ -1,8 +1,38 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m openbach_run`."""
+"""`python -m openbach_run`, and the way out when the Python environment that the launcher made is damaged."""
 
+import os
 import sys
+from pathlib import Path
 
-from openbach_run.cli import main
+LAUNCHER = Path(__file__).resolve().parents[2] / "openbach-run"
+MADE_AGAIN = "OPENBACH_RUN_MADE_AGAIN"
+"""Set when the environment was just made again: then it is not that."""
 
-sys.exit(main())
+
+def damaged(error: ImportError | SyntaxError) -> bool:
+    """Whether a package of the launcher's environment cannot be imported, rather than a module of ours."""
+    where = error.filename if isinstance(error, SyntaxError) else error.path or error.name or ""
+    ours = str(where).startswith((str(LAUNCHER.parent / "src"), "openbach_run"))
+    return not ours and (Path(sys.prefix) / "complete").exists() and MADE_AGAIN not in os.environ
+
+
+def main() -> int:
+    try:
+        from openbach_run.cli import main as command
+
+        return command()
+    except KeyboardInterrupt:  # while it was still imported
+        print("openbach-run: interrupted", file=sys.stderr)
+        return 130
+    except (ImportError, SyntaxError) as error:
+        if not damaged(error):
+            raise
+        print(f"openbach-run: {sys.prefix} is damaged ({error}): making it again", file=sys.stderr, flush=True)
+        (Path(sys.prefix) / "complete").unlink()
+        os.environ[MADE_AGAIN] = "1"
+        os.execv(LAUNCHER, [str(LAUNCHER), *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

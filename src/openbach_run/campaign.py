@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
@@ -28,9 +27,13 @@ from openbach_run.inventory import Inventory
 from openbach_run.job_packages import Package
 from openbach_run.jobs import Job
 from openbach_run.links.given import read_link_file
-from openbach_run.model import SAME, Malformed, Scenario, argument_choices, check_values, jobs_started, read_scenario
+from openbach_run.model import SAME, Malformed, Scenario, check_values, jobs_started, read_scenario
+from openbach_run.values import Wrong, uses, wrong_values
+from openbach_run.yaml_files import read_yaml
 
 NO_FILE = "none"
+MOST_RUNS = 20_000
+"""Of one scenario in a campaign: its runs are planned in memory."""
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual time after which a run is ended and what still runs is named."""
 
@@ -100,6 +103,11 @@ class Campaign:
     def measure(self) -> str:
         """The column of results.csv that its table shows: `x-sweep.measure`."""
         return str(self.scenario.sweep.get("measure", "transfer_time_s"))
+
+    @property
+    def most_runs(self) -> int:
+        """How many runs there are, or a few more (cells that are alike count once), without making the cells."""
+        return prod(map(len, self.values.values())) * len(self.seeds)
 
     @property
     def cells(self) -> list[dict[str, str]]:
@@ -194,14 +202,7 @@ def plan_file(
 
 
 def _content(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8: {error}") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: {error}") from error
+    content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("scenarios"), list) or not content["scenarios"]:
         raise InputError(f"{path}: a campaign file has a list `scenarios`; see docs/reference.md")
     if unknown := content.keys() - {"seeds", "scenarios"}:
@@ -274,9 +275,11 @@ def campaign_of(
     given: Mapping[str, tuple[str, ...]],
     seeds: tuple[int, ...],
     packages: Mapping[str, Package],
+    most_runs: int = MOST_RUNS,
 ) -> Campaign:
     """A scenario with the values that are given, and its own for the rest: those of its `x-sweep` and its constants.
-    `path` is its file, or what it is called in the words of InputError."""
+    `path` is its file, or what it is called in the words of InputError. More than `most_runs` are refused before any cell
+    is made."""
     jobs = {name: package.job for name, package in packages.items()}
     settings = settings_of(scenario, subs)
     for name, several in given.items():
@@ -293,10 +296,9 @@ def campaign_of(
         values[name] = given.get(name) or tuple(map(str, known[name]))
     _check_references(values)
     campaign = Campaign(path, scenario, subs, values, seeds)
-    _check_choices(campaign, packages)
-    for cell in campaign.cells:
-        arguments = {name: value for name, value in cell.items() if name in scenario.arguments}
-        check_values(scenario.with_constants(cell), arguments, jobs)
+    if campaign.most_runs > most_runs:
+        raise InputError(f"{path}: {campaign.most_runs} runs; at most {most_runs} at once: give fewer values or seeds")
+    _check_cells(campaign, jobs)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
     return campaign
@@ -363,31 +365,21 @@ def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str,
         raise InputError(f"{text}: {scenario.name} has no argument {name}; {hint}it has {has}")
 
 
-def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
-    jobs = {name: package.job for name, package in packages.items()}
-    for name, choices in choices_of(campaign.scenario, campaign.sub_scenarios, jobs).items():
-        for value in dict.fromkeys(cell[name] for cell in campaign.cells if name in cell):
-            if value not in choices:
-                close = get_close_matches(value, choices, 1)
-                hint = f"did you mean {close[0]}? " if close else ""
-                raise InputError(f"{name}={value}: {hint}{name} is one of {', '.join(choices)}")
+def _check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
+    """Raises InputError for the first value that the backend or a job would refuse."""
+    places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
+    followers = [name for name, value in campaign.constants.items() if value == SAME]
+    for cell in campaign.cells:
+        own = {name: value for name, value in cell.items() if value != SAME or name not in followers}
+        if wrong := wrong_values(places, own):
+            raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
+        arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
+        check_values(campaign.scenario.with_constants(cell), arguments, jobs)
 
 
-def choices_of(
-    scenario: Scenario, subs: Mapping[str, Scenario], jobs: Mapping[str, Job]
-) -> dict[str, tuple[str, ...]]:
-    """Values that the settings of a scenario and the constants of its sub-scenarios may have, where they are known."""
-    found: dict[str, tuple[str, ...]] = {}
-    for sub in subs.values():
-        found |= {name: listed for name, listed in _choices(sub, subs, jobs).items() if name in sub.defaults}
-    return found | _choices(scenario, subs, jobs)
-
-
-def _choices(scenario: Scenario, subs: Mapping[str, Scenario], jobs: Mapping[str, Job]) -> dict[str, tuple[str, ...]]:
-    """With those of what follows another value as if it had one of its own, and `same`."""
-    followers = [name for name, value in scenario.defaults.items() if value == SAME]
-    choices = argument_choices(scenario.with_constants(dict.fromkeys(followers, "")), jobs, subs)
-    return {name: (SAME, *listed) if name in followers else listed for name, listed in choices.items()}
+def _is_reference(campaign: Campaign, wrong: Wrong) -> bool:
+    """Whether an argument has its value only because of another argument's: `$cc`."""
+    return wrong.name in campaign.values and wrong.value not in campaign.values[wrong.name]
 
 
 def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:

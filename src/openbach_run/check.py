@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from openbach_run.campaign import sweep_table
+from openbach_run.errors import InputError
 from openbach_run.job_packages import Package
+from openbach_run.jobs import Job
 from openbach_run.lint import lint
-from openbach_run.model import Malformed, read_scenario
+from openbach_run.model import Malformed, Scenario, read_scenario
+from openbach_run.values import uses, wrong_values
 
 
 def check(path: Path, packages: Mapping[str, Package], as_json: bool) -> int:
@@ -23,7 +27,7 @@ def check(path: Path, packages: Mapping[str, Package], as_json: bool) -> int:
         if as_json:
             print(json.dumps(error.answer, indent=1))
         return 2
-    findings = lint(scenario, jobs)
+    findings = [*map(str, lint(scenario, jobs)), *_swept(path, scenario, jobs)]
     for finding in findings:
         print(f"{path}: warning: {finding}", file=sys.stderr)
     if as_json:
@@ -31,3 +35,16 @@ def check(path: Path, packages: Mapping[str, Package], as_json: bool) -> int:
     else:
         print(f"{path}: accepted: {len(scenario.functions)} functions, {len(findings)} warnings")
     return 0
+
+
+def _swept(path: Path, scenario: Scenario, jobs: Mapping[str, Job]) -> Iterator[str]:
+    """What is wrong with the values that x-sweep has."""
+    try:
+        defaults, values = (sweep_table(scenario, path, key) for key in ("defaults", "values"))
+    except InputError as error:
+        yield str(error)
+        return
+    places = uses(scenario, jobs, {})
+    for name, listed in ({name: [value] for name, value in defaults.items()} | values).items():
+        for value in listed:
+            yield from (f"x-sweep: {wrong}" for wrong in wrong_values(places, {name: str(value)}))

@@ -217,7 +217,7 @@ def _main(arguments: argparse.Namespace) -> int:
             known = unfold_all(executor.known(planned), store.runs)
             results.write_parquet(known, store.directory / "results.parquet")
             _print(arguments.format, campaigns, known)
-    return OK if all(record.finished for record in executor.records.values()) else FAILED
+    return FAILED if executor.failed else OK
 
 
 def path_of(text: str) -> Path:

@@ -51,12 +51,14 @@ class PlannedRun:
 
 @dataclass
 class Executor:
-    """`execute` blocks until all is done; `records` then has every run's, by run_id."""
+    """`execute` blocks until all is done; `records` then has every run's, by run_id, and `failed` those that failed now: of a
+    run that is repeated and fails, the good record stays."""
 
     store: Store
     cpus: Sequence[int]
     rerun: bool
     records: dict[str, Record] = field(default_factory=dict)
+    failed: list[Record] = field(default_factory=list)
 
     def known(self, runs: Sequence[PlannedRun]) -> list[Record]:
         """The records that are there, in the order of the runs."""
@@ -67,12 +69,12 @@ class Executor:
         KeyboardInterrupt ends the guests."""
         waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
         for one in runs:
-            done = None if self.rerun else self.store.load(one.spec.run_id)
+            done = self.store.load(one.spec.run_id)
             if done is not None and done.finished:
                 self.records[done.run_id] = done
-            else:
+            if self.rerun or one.spec.run_id not in self.records:
                 waiting.put(one)
-        self._progress = _Progress(reporter, waiting.qsize(), len(self.records))
+        self._progress = _Progress(reporter, waiting.qsize(), len(runs) - waiting.qsize())
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
         self._runs, self._reporter = runs, reporter
@@ -121,12 +123,17 @@ class Executor:
         if self._errors:
             return  # interrupted: no record of what was not let finish
         with self._lock:
-            self.store.keep(place, record)
-            self.records[spec.run_id] = record
+            where = self.store.keep(place, record)
+            replaced = where.name == spec.run_id
+            if replaced:
+                self.records[spec.run_id] = record
+            self._parts.pop(spec.run_id, None)
             self._progress.ended(record)
-            if record.error is not None:
-                where = self.store.runs / record.run_id
-                self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{record.error}\n  its record: {where}")
+            if not record.finished:
+                self.failed.append(record)
+                kept = "" if replaced else f"\n  the good record of an earlier run stays: {where.with_suffix('')}"
+                said = record.error or "it gave no reason"
+                self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}")
             self._write_results()
 
     def _write_results(self) -> None:

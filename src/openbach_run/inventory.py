@@ -113,7 +113,7 @@ def load_inventory(path: Path) -> Inventory:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}: an inventory is expected here") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid YAML: {error}") from error
     return _Reader(path).inventory(content)
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from openbach_run.errors import InputError
 from openbach_run.jobs import CONVERTERS, INSTANCE_TYPES, Job
 from openbach_run.model import read_json
+from openbach_run.values import check_declaration
+from openbach_run.yaml_files import read_yaml
 
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
 
@@ -72,10 +72,7 @@ def _from_schemas(path: Path) -> Iterator[Package]:
 
 
 def _from_yaml(file: Path) -> Job:
-    try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{file}: {error}") from error
+    data = read_yaml(file)
     general = _mapping(file, "general", _mapping(file, "the whole", data).get("general"))
     entry = {"version": general.get("job_version", ""), "arguments": data.get("arguments")}
     return _job(file, str(general.get("name") or file.stem), entry, _platform(file, data))
@@ -112,6 +109,8 @@ def _check_tree(file: Path, at: str, tree: Any) -> None:
                 raise InputError(f"{file}: {place}.count ({argument['name']}) should be like 1, 2-4, + or *")
             if kind == "optional" and not argument.get("flag"):
                 raise InputError(f"{file}: {place}.flag ({argument['name']}) is missing: what stands before its value")
+            if "limits" in argument:
+                check_declaration(f"{file}: {place}.limits", _mapping(file, f"{place}.limits", argument["limits"]))
     for place, group in _entries(file, f"{at}.subcommand", tree.get("subcommand")):
         if not group.get("group_name") or not group.get("choices"):
             raise InputError(f"{file}: {place} should have a group_name, and choices to choose from")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +32,8 @@ class Argument:
     choices: tuple[str, ...]
     repeatable: bool
     description: str
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """Limits of its values beyond the type; see values.py."""
 
     @property
     def is_switch(self) -> bool:
@@ -134,6 +136,7 @@ def _argument(entry: Mapping[str, Any]) -> Argument:
         tuple(dict.fromkeys(map(str, entry.get("choices") or ()))),
         bool(entry.get("repeatable")),
         entry.get("description") or "",
+        entry.get("limits") or {},
     )
 
 

@@ -17,6 +17,7 @@ from openbach_run.model import (
     placeholders,
     substitute,
 )
+from openbach_run.values import check
 
 NOT_RUN = (
     "if", "while", "assign_collector", "install_agent", "uninstall_agent", "list_job_instances", "set_log_severity_job",
@@ -53,10 +54,14 @@ def lint(scenario: Scenario, jobs: Mapping[str, Job]) -> list[Finding]:
     sent = scenario.source["openbach_functions"]
     for index, function in enumerate(scenario.functions):
         at = f"openbach_functions.{index}"
-        for check in (_kind, _keys, _waits, _entity, _schedule, _stops):
-            findings += check(function, sent[index], at, scenario)
+        for look in (_kind, _keys, _waits, _entity, _schedule, _stops):
+            findings += look(function, sent[index], at, scenario)
         for name, arguments in jobs_started(function):
             findings += _job(jobs[name], arguments, f"{at}.start_job_instance.{name}", scenario)
+    findings += [
+        Finding(wrong.use.place, f"{wrong.value!r}: {wrong.right}; the job will refuse it")
+        for wrong in check(scenario, {}, jobs)
+    ]
     return findings + list(_circles(scenario))
 
 
@@ -165,12 +170,10 @@ def _path(argument: Argument, value: list[Any], at: str, scenario: Scenario) -> 
 def _constant(argument: Argument, text: str, at: str, constants: Mapping[str, str]) -> Found:
     """A value that is known before the start."""
     try:
-        value = substitute(text, argument.type, constants)
+        substitute(text, argument.type, constants)
     except ValueError as error:
         yield Finding(at, f"{text!r}: {error}: the scenario cannot be started")
         return
-    if argument.choices and str(value) not in argument.choices:
-        yield Finding(at, f"{value!r} is not one of {', '.join(argument.choices)}; the job will refuse it")
 
 
 def _counts(command: Command, arguments: dict[str, Any], at: str) -> Found:

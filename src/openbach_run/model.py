@@ -129,6 +129,11 @@ class Scenario:
                 raise InputError(f"{text} ({error!r})") from None
         return replace(self, constants=constants, functions=tuple(functions))
 
+    @property
+    def spelled_out(self) -> Scenario:
+        """The scenario as if everything that may follow another value had one of its own."""
+        return self.with_constants(dict.fromkeys(self._followers, ""))
+
     def as_stored(self) -> dict[str, Any]:
         """What the backend answers, and what GET gives back."""
         return {
@@ -480,9 +485,12 @@ def _numbers(value: Any) -> list[Any]:
 
 def _json_object(value: Any) -> Any:
     try:
-        return json.loads(value)
+        found = json.loads(value)
     except ValueError:
         raise WrongType(value, "dict") from None
+    if not isinstance(found, dict):
+        raise _Crash("AttributeError", f"'{_type(found)}' object has no attribute 'values'", f"{value!r} is no JSON object")
+    return found
 
 
 # Arguments of a job
@@ -901,37 +909,7 @@ def job_values(command: Command, arguments: Mapping[str, Any]) -> Iterator[tuple
             yield from ((command.arguments[name], one) for occurrence in value for one in occurrence)
 
 
-def argument_choices(
-    scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario] | None = None
-) -> dict[str, tuple[str, ...]]:
-    """Values that a scenario's argument or constant may have, where a job argument with choices is given it alone.
-
-    With `sub_scenarios`, also where it is handed alone to an argument of one of these.
-    """
-    found: dict[str, tuple[str, ...]] = {}
-    for value, choices in _uses(scenario, jobs, sub_scenarios or {}):
-        if (name := _sole_placeholder(value)) is not None and name in scenario.settings:
-            found[name] = tuple(choice for choice in found.get(name, choices) if choice in choices)
-    return found
-
-
-def _uses(
-    scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]
-) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """Values whose choices are known, with these."""
-    for function in scenario.functions:
-        for job, arguments in jobs_started(function):
-            for argument, value in job_values(jobs[job].arguments, arguments):
-                if argument.choices:
-                    yield value, argument.choices
-        start = function.get("start_scenario_instance", {})
-        if (sub := sub_scenarios.get(start.get("scenario_name", ""))) is not None:
-            others = {name: one for name, one in sub_scenarios.items() if one is not sub}
-            for name, choices in argument_choices(sub, jobs, others).items():
-                yield start["arguments"].get(name), choices
-
-
-def _sole_placeholder(value: Any) -> str | None:
+def sole_placeholder(value: Any) -> str | None:
     """The name in `$name` or `${name}` when the value is nothing else."""
     found = Template.pattern.fullmatch(value) if isinstance(value, str) else None
     return (found["named"] or found["braced"]) if found else None

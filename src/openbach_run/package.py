@@ -29,7 +29,8 @@ import yaml
 from openbach_run.errors import InputError
 from openbach_run.inventory import Host, Inventory, agent_addresses, load_inventory
 from openbach_run.job_packages import Package, load_packages
-from openbach_run.model import Scenario, argument_choices, jobs_started, read_scenario
+from openbach_run.model import Scenario, jobs_started, read_scenario
+from openbach_run.values import argument_choices
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECT = "satvpn"

@@ -10,7 +10,8 @@
             result.json events.jsonl statistics.jsonl jobs/ console.log [capture.pcapng]
 
 A record is made as <run_id>.unfinished and renamed when it is whole: a killed command leaves no half of one. The
-record that a --rerun replaces waits as <run_id>.replaced meanwhile, and comes back if the command is killed then.
+record that a --rerun replaces waits as <run_id>.replaced meanwhile, and comes back if the command is killed then. A good
+record is never replaced by one of a run that failed: that one is kept beside it, as <run_id>.failed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -94,18 +95,18 @@ class Store:
     def _clean_up(self) -> None:
         for replaced in self.runs.glob("*.replaced"):
             if (place := replaced.with_suffix("")).exists():
-                shutil.rmtree(replaced, ignore_errors=True)
+                _remove(replaced)
             else:
                 replaced.rename(place)
         for left in self.runs.glob("*.unfinished"):
-            shutil.rmtree(left, ignore_errors=True)
+            _remove(left)
 
     def _try_writing(self) -> None:
         probe = self.begin("probe")
         try:
             (probe / "probe").write_bytes(bytes(PROBE_BYTES))
         finally:
-            shutil.rmtree(probe, ignore_errors=True)
+            _remove(probe)
 
     def load(self, run_id: str) -> Record | None:
         file = self.runs / run_id / "record.json"
@@ -119,25 +120,55 @@ class Store:
     def begin(self, run_id: str) -> Path:
         """A new directory for a run that starts."""
         unfinished = self.runs / f"{run_id}.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _remove(unfinished)
         unfinished.mkdir()
         return unfinished
 
-    def keep(self, unfinished: Path, record: Record) -> None:
-        """Completes a run's directory and gives it its name, in place of an older one."""
+    def keep(self, unfinished: Path, record: Record) -> Path:
+        """Completes a run's directory and gives it its name, in place of an older one; returns where it is then: beside a
+        good record if the run failed."""
         (unfinished / "record.json").write_text(json.dumps(asdict(record), indent=1) + "\n")
         place = self.runs / record.run_id
-        replaced = place.with_suffix(".replaced")
-        if place.exists():
-            place.rename(replaced)
+        failed, replaced = place.with_suffix(".failed"), place.with_suffix(".replaced")
+        _remove(failed)
+        if not place.exists():
+            return unfinished.rename(place)
+        before = self.load(record.run_id)
+        if before is not None and before.finished and not record.finished:
+            return unfinished.rename(failed)
+        _remove(replaced)
+        _sync(unfinished / "record.json")  # the older one goes for good
+        place.rename(replaced)
         unfinished.rename(place)
-        shutil.rmtree(replaced, ignore_errors=True)
+        _remove(replaced)
+        return place
 
     def write(self, name: str, text: str) -> None:
         """A file of the results, whole or not at all."""
         new = self.directory / f".{name}.new"
         new.write_text(text)
         os.replace(new, self.directory / name)
+
+
+def _remove(directory: Path) -> None:
+    """Removes what a run left, whatever permissions it gave to it."""
+
+    def permitted(function: Callable[[str], object], name: str, error: object) -> None:
+        with suppress(OSError):
+            for path in (Path(name).parent, Path(name)):
+                if path.is_relative_to(directory) and not path.is_symlink():
+                    path.chmod(0o700)
+        with suppress(OSError):
+            function(name)
+
+    if directory.exists():
+        shutil.rmtree(directory, onerror=permitted)
+        shutil.rmtree(directory, ignore_errors=True)  # what was below a directory that could not be looked into
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
 
 
 def _read(file: Path) -> Record | None:

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from openbach_run.engine import cache
 from openbach_run.engine.cache import KEPT_UNUSED_DAYS, made_once
+from openbach_run.errors import SetupError
 
 DAY_S = 24 * 3600
 
@@ -18,9 +23,9 @@ def make(directory: Path) -> None:
     (directory / "made").touch()
 
 
-def last_used(cache: Path, name: str, days_ago: float) -> None:
+def last_used(directory: Path, name: str, days_ago: float) -> None:
     date_s = time.time() - days_ago * DAY_S
-    os.utime(cache / f"{name}.lock", (date_s, date_s))
+    os.utime(directory / f"{name}.lock", (date_s, date_s))
 
 
 def test_what_fails_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
@@ -43,5 +48,119 @@ def test_what_was_not_used_for_long_goes_when_something_is_made(tmp_path: Path) 
         last_used(tmp_path, name, KEPT_UNUSED_DAYS + 1)
     made_once(tmp_path / again, make)
     made_once(tmp_path / new, make)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".lock") == sorted([again, new, other])
-    assert not (tmp_path / f"{old}.lock").exists()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted([again, new, other])
+    assert not (tmp_path / f"{old}.lock").exists() and not (tmp_path / f"{old}.manifest").exists()
+
+
+def make_some(directory: Path) -> None:
+    (directory / "bin").mkdir()
+    (directory / "bin/linux").write_bytes(bytes(range(256)) * 64)
+    (directory / "bin/linux").chmod(0o755)
+    (directory / "kernel.json").write_text('{"identity": "made-up"}')
+    (directory / "link").symlink_to("bin/linux")
+
+
+def not_again(directory: Path) -> None:
+    pytest.fail(f"{directory} was made or hashed again")
+
+
+def empty(place: Path) -> None:
+    shutil.rmtree(place)
+    place.mkdir()
+
+
+def truncate(place: Path) -> None:
+    os.truncate(place / "bin/linux", 100)
+
+
+def edit_with_old_dates(place: Path) -> None:
+    seen = (place / "kernel.json").stat()
+    (place / "kernel.json").write_text('{"identity": "edited!"}')
+    os.utime(place / "kernel.json", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+
+
+def relink(place: Path) -> None:
+    (place / "link").unlink()
+    (place / "link").symlink_to("/etc/passwd")
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "truncated": (truncate, "bin/linux has changed"),
+    "edited, with the same size and date": (edit_with_old_dates, "kernel.json has changed"),
+    "missing": (lambda place: (place / "kernel.json").unlink(), "kernel.json is missing"),
+    "one more": (lambda place: (place / "sitecustomize.py").touch(), "sitecustomize.py is not of it"),
+    "not executable": (lambda place: (place / "bin/linux").chmod(0o644), "bin/linux has changed"),
+    "another link": (relink, "link has changed"),
+    "all gone": (empty, "is missing, kernel.json is missing, link is missing"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_is_damaged_is_named_and_made_again(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change, words = DAMAGES[name]
+    place = made_once(tmp_path / "kernel-0", make_some)
+    change(place)
+    made_once(place, make_some)
+    said = capsys.readouterr().err
+    assert str(place) in said and words in said and "making it again" in said
+    assert (place / "kernel.json").read_text() == '{"identity": "made-up"}' and os.access(place / "bin/linux", os.X_OK)
+    made_once(place, not_again)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_copied_cache_is_good_and_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_once(tmp_path / "a/kernel-0", make_some)
+    shutil.copytree(tmp_path / "a", tmp_path / "b", symlinks=True)
+    made_once(tmp_path / "b/kernel-0", not_again)
+    monkeypatch.setattr(cache, "_hashes", not_again)
+    made_once(tmp_path / "b/kernel-0", not_again)
+
+
+def test_what_an_earlier_version_made_gets_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = made_once(tmp_path / "kernel-0", make_some)
+    (tmp_path / "kernel-0.manifest").unlink()
+    made_once(place, not_again)
+    truncate(place)
+    made_once(place, make_some)
+    assert "bin/linux has changed" in capsys.readouterr().err
+
+
+def test_what_an_earlier_version_made_is_made_again_if_it_cannot_be_read(tmp_path: Path) -> None:
+    place = made_once(tmp_path / "kernel-0", make_some)
+    (tmp_path / "kernel-0.manifest").unlink()
+    (place / "kernel.json").write_text("{")
+    made_once(place, make_some)
+    assert (place / "kernel.json").read_text() == '{"identity": "made-up"}'
+
+
+def test_two_commands_make_it_again_once(tmp_path: Path) -> None:
+    place = made_once(tmp_path / "kernel-0", make_some)
+    truncate(place)
+    made = []
+
+    def make_slowly(directory: Path) -> None:
+        made.append(directory)
+        make_some(directory)
+
+    both = [threading.Thread(target=made_once, args=(place, make_slowly)) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(20)
+    assert len(made) == 1 and not cache.damage(place)
+
+
+def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError, match=r"the cache .*file cannot be used: .*; XDG_CACHE_HOME names another place"):
+        made_once(tmp_path / "file/kernel-0", make)
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(SetupError, match="XDG_CACHE_HOME"):
+        cache.cache_directory()

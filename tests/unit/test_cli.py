@@ -121,6 +121,27 @@ def test_a_failed_run_is_shown_and_done_again(
     assert len(engine.ran) == 4
 
 
+def test_a_rerun_that_fails_leaves_the_good_record(
+    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--results", str(tmp_path)) == 0
+    engine.failing = {"1"}
+    assert run("--results", str(tmp_path), "--rerun", "--quiet") == 1
+    printed = capsys.readouterr()
+    assert "job vpn on satvpn_box: Error" in printed.err  # --quiet says no progress, but says why
+    assert "the good record of an earlier run stays" in printed.err
+    assert [row["status"] for row in csv.DictReader((tmp_path / "results.csv").open())] == 3 * ["Finished Ok"]
+    assert run("--results", str(tmp_path)) == 0
+    assert len(engine.ran) == 6  # nothing to do
+
+
+def test_an_interrupted_rerun_leaves_every_row(tmp_path: Path, engine: type[FakeEngine]) -> None:
+    assert run("--results", str(tmp_path)) == 0
+    engine.interrupt_after = 4
+    assert run("--results", str(tmp_path), "--rerun", "--workers", "1") == 1
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 4
+
+
 def test_a_full_disk_loses_nothing_that_finished(
     tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,7 +55,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], str]] = {
     "choices": (
         [{"id": 0, "start_job_instance": {"entity_name": "e", "tc_configure_link": {
             "interface_name": "eth0", "apply": {"delay_distribution": "bogus"}}}}],
-        "is not one of",
+        "'bogus': delay_distribution is one of normal",
     ),
     "itself": ([{"id": 0, "start_scenario_instance": {"scenario_name": "t", "arguments": {}}}], "starts itself"),
     "stored but not run": (
@@ -90,8 +90,8 @@ def test_constants_are_checked_like_values() -> None:
     link = job_of("tc_configure_link", interface_name="eth0", apply={"delay_distribution": "$d", "delay": "$ms"})
     scenario = {"name": "t", "constants": {"d": "bogus", "ms": "long"}, "openbach_functions": [link]}
     assert [finding.message for finding in lint(parse_scenario(scenario, SCHEMAS), SCHEMAS)] == [
-        "'bogus' is not one of normal, uniform, pareto, paretonormal; the job will refuse it",
         "'$ms': value has an invalid type 'str' should be 'int': the scenario cannot be started",
+        "'bogus': d is one of normal, uniform, pareto, paretonormal; the job will refuse it",
     ]
 
 

@@ -19,12 +19,12 @@ from openbach_run.lint import lint
 from openbach_run.model import (
     Malformed,
     Scenario,
-    argument_choices,
     bind,
     check_values,
     parse_scenario,
     read_scenario,
 )
+from openbach_run.values import argument_choices
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 JOBS = {name: package.job for name, package in load_packages([DATA / "job_schemas.json"]).items()}

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from openbach_run import record
 from openbach_run.errors import InputError
 from openbach_run.record import Record, Store, statistics
 
@@ -53,6 +56,63 @@ def test_a_record_replaces_an_older_one(store: Store) -> None:
     keep(store, replace(RECORD, wall_s=2.0))
     assert store.load(RECORD.run_id) == replace(RECORD, wall_s=2.0)
     assert [place.name for place in store.runs.iterdir()] == [RECORD.run_id]
+
+
+def test_a_run_that_fails_replaces_no_good_record(store: Store) -> None:
+    place = keep(store, RECORD)
+    failed = replace(RECORD, status="Finished Ko", error="no route")
+    assert store.keep(store.begin(RECORD.run_id), failed) == place.with_suffix(".failed")
+    assert store.load(RECORD.run_id) == RECORD and store.all() == [RECORD]
+    with store.opened():  # the failed one is not cleaned up with what killed commands leave
+        assert "Finished Ko" in (place.with_suffix(".failed") / "record.json").read_text()
+    assert store.keep(store.begin(RECORD.run_id), replace(RECORD, wall_s=2.0)) == place
+    assert [left.name for left in store.runs.iterdir()] == [RECORD.run_id]
+
+
+def test_a_failed_record_is_replaced_by_another(store: Store) -> None:
+    keep(store, replace(RECORD, status="Finished Ko"))
+    keep(store, replace(RECORD, status="Guest Lost"))
+    assert [record.status for record in store.all()] == ["Guest Lost"]
+
+
+@pytest.mark.parametrize("window", range(1, 8))
+def test_killed_at_any_moment_of_a_replacement_a_good_record_is_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    keep(store, RECORD)
+    steps = 0
+
+    class Killed(BaseException):
+        pass
+
+    def counted(real: Any) -> Any:
+        def step(*given: Any, **named: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == window:
+                raise Killed
+            return real(*given, **named)
+
+        return step
+
+    with monkeypatch.context() as patched, contextlib.suppress(Killed):
+        for owner, name in ((Path, "rename"), (Path, "write_text"), (record, "_remove"), (record, "_sync")):
+            patched.setattr(owner, name, counted(getattr(owner, name)))
+        store.keep(store.begin(RECORD.run_id), replace(RECORD, wall_s=2.0))
+    with store.opened():
+        found = store.load(RECORD.run_id)
+        assert found is not None and found.finished
+        assert [left.name for left in store.runs.iterdir()] == [RECORD.run_id]
+
+
+def test_what_a_run_made_unreadable_is_removed_all_the_same(store: Store) -> None:
+    place = store.begin(RECORD.run_id)
+    (place / "a/b").mkdir(parents=True)
+    (place / "a/b/file").touch()
+    (place / "a/b").chmod(0)
+    (place / "a").chmod(0)
+    with store.opened():
+        assert list(store.runs.iterdir()) == []
 
 
 def test_what_a_killed_command_has_left_is_removed(store: Store) -> None:

@@ -34,6 +34,10 @@ CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_fil
 IPERF3_PORT = 5201
 HTTP_PORT = 8080
 UNLIMITED = "unlimited"
+PROFILES = ("cubic", "cubic_nohystart", "bbr", "bbr2", "hybla", "reno")
+"""Of the job transport_profile."""
+LIMITS = {"port": (2, 65535), "duration_s": (0, 86400), "streams": (1, 128), "deadline_s": (1, 86400)}
+MOST_BYTES = 10**12
 MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 NGINX = """
@@ -52,8 +56,8 @@ def size_bytes(text: str) -> int:
     """`30M` is 30 000 000."""
     number, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1)
     size = float(number) * factor
-    if not 1 <= size < float("inf") or size != int(size):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes")
+    if not 1 <= size <= MOST_BYTES or size != int(size):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 1 to 1000G")
     return int(size)
 
 
@@ -75,15 +79,20 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     client.add_argument(
         "--duration-s", type=int, default=0, help="how long an unlimited transfer goes on (0: until stopped)"
     )
-    client.add_argument("--streams", type=int, choices=range(1, 129), metavar="1-128", default=1, help="in parallel")
+    client.add_argument("--streams", type=int, default=1, help="in parallel")
     client.add_argument("--deadline-s", type=int, default=7200)
-    client.add_argument("--cc", help="transport profile that the sender must have used")
+    client.add_argument("--cc", choices=PROFILES, help="transport profile that the sender must have used")
     client.add_argument(
         "--own-cc", choices=["no", "yes"], default="no", help="yes: the sender sets --cc on its sockets"
     )
     client.add_argument("--interval-s", type=float, default=0.0, help="of the series of goodput_bps (0: none)")
     client.add_argument("--flow", help="name of this transfer among several: suffix of its statistics")
     arguments = parser.parse_args(argv)
+    for name, (least, most) in LIMITS.items():
+        if not least <= getattr(arguments, name, least) <= most:
+            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    if arguments.mode == "client" and arguments.interval_s and not 0.01 <= arguments.interval_s <= 3600:
+        parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.01 to 3600 s")
     if arguments.mode == "client" and arguments.tool == "http" and arguments.direction == "upload":
         parser.error("http can only download; upload with iperf3")
     if arguments.mode == "client" and arguments.tool == "http" and not arguments.size:

@@ -36,11 +36,18 @@ def answered(destination: str, deadline_s: float) -> float:
         time.sleep(PAUSE_S)
 
 
-def main() -> None:
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("destination_ip")
     parser.add_argument("--deadline-s", type=int, default=60)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
+    if not 1 <= arguments.deadline_s <= 86400:
+        parser.error(f"deadline_s is {arguments.deadline_s}: from 1 to 86400 s")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse()
     start_s = time.monotonic()
     answered(arguments.destination_ip, arguments.deadline_s)
     ready_s = time.monotonic() - start_s

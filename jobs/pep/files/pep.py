@@ -28,6 +28,11 @@ import collect_agent
 import proof
 
 CONFIGURATION = "/opt/openbach/agent/jobs/pep/pep_rstats_filter.conf"
+PROFILES = ("cubic", "cubic_nohystart", "bbr", "bbr2", "hybla", "reno")
+"""Of the job transport_profile."""
+LIMITS = {
+    "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535), "mark": (1, 2**31 - 1), "table": (1, 2**31 - 1),
+}  # fmt: skip
 POSITIONS = ("none", "A", "B", "A_double", "B_double")
 TABLE = "satpep"
 RULE_PRIORITY = "100"  # before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the proxy's
@@ -52,7 +57,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     modes.add_parser("wait", help="ends as soon as the proxy on this host is ready")
     run = modes.add_parser("run", help="runs the proxy until stopped")
     run.add_argument("--program", choices=["satpep", "pepsal"], default="satpep")
-    run.add_argument("--cc", help="congestion control of both legs (default: the host's)")
+    run.add_argument("--cc", choices=PROFILES, help="congestion control of both legs (default: the host's)")
     run.add_argument("--initcwnd", type=int, help="initial window of both legs in segments (default: the routes')")
     run.add_argument("--client-leg", default="", help="KEY=VALUE,… as satpep takes them")
     run.add_argument("--server-leg", default="", help="KEY=VALUE,… as satpep takes them")
@@ -63,6 +68,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     run.add_argument("--mark", type=int, default=1, help="of the packets that are to be made local")
     run.add_argument("--table", type=int, default=100, help="routing table that makes them so")
     arguments = parser.parse_args(argv)
+    for name, (least, most) in LIMITS.items():
+        if (given := getattr(arguments, name, None)) is not None and not least <= given <= most:
+            parser.error(f"{name} is {given}: from {least} to {most}")
     ours = ("client_leg", "server_leg", "initcwnd")
     if arguments.mode == "run" and arguments.program == "pepsal" and any(getattr(arguments, name) for name in ours):
         parser.error("--initcwnd, --client-leg and --server-leg need satpep: pepsal has no such option")

@@ -24,10 +24,10 @@ def percent(text: str) -> float:
     return value
 
 
-def at_least_1(text: str) -> float:
+def burst(text: str) -> float:
     value = float(text)
-    if not 1 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+    if not 1 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of packets from 1 to 1000000")
     return value
 
 

@@ -35,6 +35,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.interval_s != 0 and not 0.01 <= arguments.interval_s <= 3600:
         parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.01 to 3600 s")
+    if not 1 <= arguments.port <= 65535:
+        parser.error(f"port is {arguments.port}: from 1 to 65535")
     return arguments
 
 

@@ -75,6 +75,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if not 1 <= arguments.initcwnd <= 1000:
         parser.error(f"initcwnd is {arguments.initcwnd}: from 1 to 1000 segments")
+    if not 4096 <= arguments.buffer_bytes < 2**31:
+        parser.error(f"buffer_bytes is {arguments.buffer_bytes}: from 4096 to 2147483647")
     return arguments
 
 

@@ -36,6 +36,7 @@ FLOW_PRIORITY = 1000
 STOP_GRACE_S = 5.0
 UNSUPPORTED = 127
 LAST_LINES = 10
+LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535)}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2", "10.200.{}.1"), "wait": ("", "")}
 
@@ -48,13 +49,18 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("remote_network")
     parser.add_argument("--tunnel-ip")
     parser.add_argument("--remote-tunnel-ip")
-    parser.add_argument("--tunnel", type=int, choices=range(64), metavar="0-63", default=0, help="number among several")
+    parser.add_argument("--tunnel", type=int, default=0, help="number among several")
     parser.add_argument(
         "--flow-port", type=int, default=0, help="the tunnel is for the TCP flow with this server port only"
     )
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the counters (0: none)")
     parser.add_argument("role", choices=sorted(TUNNEL_IPS))
     arguments = parser.parse_args(argv)
+    for name, (least, most) in LIMITS.items():
+        if not least <= getattr(arguments, name) <= most:
+            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
+        parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
     own, other = (address.format(arguments.tunnel) for address in TUNNEL_IPS[arguments.role])
     arguments.device = f"vpn{arguments.tunnel}"
     arguments.exchange_port = EXCHANGE_PORT - arguments.tunnel

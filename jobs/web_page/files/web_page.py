@@ -55,6 +55,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.mode == "client" and not 1 <= arguments.loads <= 10_000:
         parser.error(f"--loads is {arguments.loads}: from 1 to 10000")
+    if arguments.mode == "client" and not 1 <= arguments.deadline_s <= 86400:
+        parser.error(f"--deadline-s is {arguments.deadline_s}: from 1 to 86400 s")
     return arguments
 
 

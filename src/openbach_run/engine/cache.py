@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The user's cache: directories named by the hash of what they were made from, made whole or not at all.
 
-Each has a lock file beside it, whose date says when it was used last. What has not been used for a month goes when
-something new is made.
+Each has two files beside it. The date of NAME.lock says when it was used last: what has not been used for a month goes when
+something new is made. NAME.manifest has the hash of every file in it, and what stat(2) said of them all when they were
+hashed. As long as that is the same, nothing has been written since (a file's ctime cannot be set back); otherwise the
+contents are compared, and a directory that is not as it was made is made again.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from openbach_run.errors import SetupError
 
 Progress = Callable[[str, float], None]
 """Told what is being made, and which part of it is done (0 to 1)."""
@@ -23,8 +29,11 @@ KEPT_UNUSED_DAYS = 30
 
 
 def cache_directory() -> Path:
-    """`$XDG_CACHE_HOME/openbach-run`, by default `~/.cache/openbach-run`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openbach-run"
+    """`$XDG_CACHE_HOME/openbach-run`, by default `~/.cache/openbach-run`. Raises SetupError for a user without a home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "openbach-run"
+    except RuntimeError:
+        raise SetupError("this user has no home directory; name a place for the cache with XDG_CACHE_HOME") from None
 
 
 def content_hash(files: Iterable[Path], root: Path, *more: str) -> str:
@@ -39,22 +48,119 @@ def content_hash(files: Iterable[Path], root: Path, *more: str) -> str:
 
 
 def made_once(place: Path, make: Callable[[Path], None]) -> Path:
-    """`place`, made by `make(directory)` if it is not there yet; another process that makes the same is waited for."""
-    lock = place.with_name(place.name + ".lock")
-    if place.exists():
-        with suppress(OSError):  # another user's cache
-            lock.touch()
-        return place
-    place.parent.mkdir(parents=True, exist_ok=True)
+    """`place`, made by `make(directory)` if it is not there yet, or not as it was made; another process that makes the
+    same is waited for. Raises SetupError for a cache that this user cannot read or write."""
+    lock, unfinished = (place.with_name(place.name + suffix) for suffix in (".lock", ".unfinished"))
+    with _explained(place.parent):
+        if place.exists() and not damage(place):
+            with suppress(OSError):  # another user's cache
+                lock.touch()
+            return place
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
     with _locked(lock):
+        if place.exists() and (damaged := damage(place)):  # another process may have made it again meanwhile
+            print(f"openbach-run: {place} is damaged ({damaged}): making it again", file=sys.stderr, flush=True)
+            with _explained(place.parent):
+                _remove(place)
         if not place.exists():
-            unfinished = place.with_name(place.name + ".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir()
+            with _explained(place.parent):
+                _remove(unfinished)
+                unfinished.mkdir()
             make(unfinished)
+            _write_manifest(place, unfinished)
             unfinished.rename(place)
     _forget_unused(place.parent)
     return place
+
+
+def damage(place: Path) -> str:
+    """What is not as it was made, in words; "" if all is. What an earlier version made without a manifest gets one if it
+    can be read."""
+    looked = _looked(place)
+    try:
+        stats, text = _manifest(place).read_text(encoding="utf-8").split("\n", 1)
+        made = json.loads(text)
+    except (FileNotFoundError, ValueError):
+        for file in place.glob("*.json"):
+            try:
+                json.loads(file.read_bytes())
+            except ValueError:
+                return f"{file.name} is no JSON"
+        with suppress(OSError):  # another user's cache
+            _write_manifest(place, place)
+        return ""
+    if looked == stats:
+        return ""
+    there = _hashes(place)
+    wrong = [
+        *(f"{name} is missing" for name in made.keys() - there.keys()),
+        *(f"{name} is not of it" for name in there.keys() - made.keys()),
+        *(f"{name} has changed" for name in made.keys() & there.keys() if made[name] != there[name]),
+    ]
+    if not wrong:  # copied, say
+        with suppress(OSError):
+            _write_manifest(place, place)
+        return ""
+    return ", ".join(sorted(wrong)[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+
+
+def _manifest(place: Path) -> Path:
+    return place.with_name(place.name + ".manifest")
+
+
+def _write_manifest(place: Path, directory: Path) -> None:
+    """For `place`, of what is in `directory`, which is to become it."""
+    hashes, new = _hashes(directory), place.with_name(place.name + ".manifest.new")
+    new.write_text(f"{_looked(directory)}\n{json.dumps(hashes, indent=0, sort_keys=True)}\n", encoding="utf-8")
+    new.replace(_manifest(place))
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
+    """Everything below it but directories."""
+    found, waiting = [], [str(directory)]
+    while waiting:
+        with os.scandir(waiting.pop()) as listed:
+            for entry in listed:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    found.append(entry)
+    return found
+
+
+def _looked(place: Path) -> str:
+    """Hash of what stat(2) says of every file: changes whenever one is written, replaced, added or removed."""
+    root, seen = len(str(place)), []
+    for entry in _entries(place):
+        stat = entry.stat(follow_symlinks=False)
+        seen.append((entry.path[root:], stat.st_size, stat.st_ctime_ns, stat.st_mode, stat.st_ino))
+    return hashlib.sha256(repr(sorted(seen)).encode()).hexdigest()
+
+
+def _hashes(place: Path) -> dict[str, str]:
+    """Hash of type, permissions and content, by name."""
+    found = {}
+    for entry in _entries(place):
+        content = os.readlink(entry.path).encode() if entry.is_symlink() else Path(entry.path).read_bytes()
+        mode = f"{entry.stat(follow_symlinks=False).st_mode:o} ".encode()
+        found[os.path.relpath(entry.path, place)] = hashlib.sha256(mode + content).hexdigest()
+    return found
+
+
+def _remove(directory: Path) -> None:
+    if directory.exists():
+        shutil.rmtree(directory)
+
+
+@contextmanager
+def _explained(cache: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SetupError(
+            f"the cache {cache} cannot be used: {error.filename}: {error.strerror}; XDG_CACHE_HOME names another place"
+        ) from error
 
 
 def _forget_unused(cache: Path) -> None:
@@ -65,6 +171,7 @@ def _forget_unused(cache: Path) -> None:
                 continue
             for left in (lock.with_suffix(""), lock.with_suffix(".unfinished")):
                 shutil.rmtree(left, ignore_errors=True)
+            lock.with_suffix(".manifest").unlink(missing_ok=True)
             lock.unlink()
 
 

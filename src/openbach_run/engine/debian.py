@@ -19,7 +19,10 @@ from openbach_run.errors import SetupError
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MIRROR_VARIABLE = "OPENBACH_RUN_DEBIAN_MIRROR"
-CODENAMES = re.compile(r"(bookworm|trixie|forky|sid|oldstable|stable|testing|unstable)$")
+DEBIAN_MAIN = re.compile(
+    r"'((?!cdrom:)[^']+)/dists/(?:bookworm|trixie|forky|sid|oldstable|stable|testing|unstable)/main/binary-[^']*'", re.MULTILINE
+)
+"""What `apt-get update` would fetch from a Debian mirror; the mirror's URI."""
 
 
 def run(command: Sequence[str], what: str, **environment: str) -> str:
@@ -60,18 +63,16 @@ def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS) -> None:
 
 
 def mirror() -> str:
-    """The Debian mirror that this machine's apt uses, or the one in OPENBACH_RUN_DEBIAN_MIRROR."""
+    """The Debian mirror that this machine's apt uses, or the one in OPENBACH_RUN_DEBIAN_MIRROR. Raises SetupError."""
     if given := os.environ.get(MIRROR_VARIABLE):
         return given
-    targets = run(
-        ["apt-get", "indextargets", "--format", "$(COMPONENT) $(RELEASE) $(REPO_URI)"], "reading apt's sources"
-    )
-    for line in targets.splitlines():
-        component, release, uri = line.split(" ", 2)
-        if component == "main" and CODENAMES.match(release):
-            return uri
+    # Unlike `indextargets` this needs no package lists, which a fresh container has not; it fetches nothing.
+    command = ["apt-get", "update", "--print-uris", "-o", "Debug::NoLocking=true"]
+    if found := DEBIAN_MAIN.search(run(command, "reading apt's sources")):
+        return found[1]
     raise SetupError(
-        f"apt on this machine names no Debian mirror; give one: {MIRROR_VARIABLE}=<URI of a Debian mirror>"
+        "the sources of apt on this machine (/etc/apt/sources.list, /etc/apt/sources.list.d) name no Debian mirror; "
+        f"give one, e.g. {MIRROR_VARIABLE}=http://deb.debian.org/debian"
     )
 
 

@@ -142,6 +142,7 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
         digest.update(f"{name}/{file.relative_to(folder)} {os.access(file, os.X_OK)} {content}\n".encode())
 
     def make(place: Path) -> None:
+        (place / "jobs").mkdir()  # of a scenario that starts none, too
         for name, folder, file in files:
             copy = place / name / file.relative_to(folder)
             copy.parent.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from openbach_run.engine.cache import Progress, cache_directory
+from openbach_run.engine.descriptors import ensure_descriptors
 from openbach_run.engine.image import Image, ensure_code, ensure_image
 from openbach_run.engine.kernel import Kernel, ensure_kernel
 from openbach_run.engine.programs import ensure_programs
@@ -92,6 +93,7 @@ class VirtualEngine:
     def prepare(self, progress: Progress) -> None:
         """Makes the kernel, the guest tree, the jobs' programs and the snapshot of the code if they are missing. Raises
         SetupError."""
+        ensure_descriptors()
         guest = self._repository / "src/openbach_run/guest"
         try:
             self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)

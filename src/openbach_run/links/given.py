@@ -16,4 +16,6 @@ def read_link_file(path: Path) -> str:
         link_file.check(path)
     except link_file.LinkFileError as error:
         raise InputError(str(error)) from error
+    except ValueError as error:  # a name that no file can have
+        raise InputError(f"{str(path)!r}: {error}") from error
     return path.read_text(encoding="utf-8-sig")

@@ -15,12 +15,13 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from jinja2 import Environment, FileSystemLoader
 from starlette.datastructures import FormData, UploadFile
 
-from openbach_run.campaign import choices_of, parse_seeds, settings_of, sweep_table
+from openbach_run.campaign import parse_seeds, settings_of, sweep_table
 from openbach_run.errors import InputError
 from openbach_run.model import Malformed, Scenario, parse_scenario
 from openbach_run.package import PROJECT
 from openbach_run.results import as_csv
 from openbach_run.sub_runs import unfold_all
+from openbach_run.values import argument_choices
 from openbach_run.web import launches, reports
 from openbach_run.web.answers import Refusal, Services, With, not_found
 from openbach_run.web.instances import find_instance, find_scenario
@@ -114,7 +115,7 @@ def argument_fields(
 ) -> list[dict[str, Any]]:
     """What the form asks for: of each argument and constant its choices if it has any, what is chosen, what a sweep would
     take."""
-    choices = choices_of(found, subs, services.platform.jobs)
+    choices = argument_choices(found, services.platform.jobs, subs)
     settings = settings_of(found, subs)
     constants = {name: value for one in (*subs.values(), found) for name, value in one.defaults.items()}
     try:

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever a user gives to the command: an exit code and a text for a person, never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import resource
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from test_cli import FakeEngine
+
+from openbach_run import cli
+from openbach_run.engine import descriptors
+from openbach_run.errors import InputError, SetupError
+from openbach_run.inventory import load_inventory
+from openbach_run.job_packages import load_packages
+
+ROOT = Path(__file__).resolve().parents[2]
+GEO = json.loads((ROOT / "scenarios/geo.json").read_text())
+TABLE = json.loads((ROOT / "scenarios/geo_loss_table.json").read_text())
+VALUES_OF_ONE: dict[str, Any] = {"vpn": ["none"], "cc": ["cubic"], "pep": ["none"]}
+CAMPAIGN = {
+    "seeds": 2,
+    "scenarios": [{"scenario": "geo", "values": VALUES_OF_ONE}, {"scenario": "web", "values": {"vpn": ["none"]}}],
+}
+INVENTORY = yaml.safe_load((ROOT / "inventory.yml").read_text())
+
+PACKAGES, THERE = load_packages([ROOT / "jobs"]), load_inventory(ROOT / "inventory.yml")
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["$x", "$", "${", "$vpn", "1e999", "3", "[1]", "{}", "none", "a/b", "..", "\0", "10M", "-1", "\ud800"])
+)  # fmt: skip
+JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3), max_leaves=6
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in entries:
+        yield from places(inner, (*path, key))
+
+
+@st.composite
+def mutated(draw: st.DrawFn, whole: Any) -> Any:
+    """With something else in one to three places."""
+    found = copy.deepcopy(whole)
+    for _ in range(draw(st.integers(1, 3))):
+        *path, last = draw(st.sampled_from([place for place in places(found) if place] or [("x",)]))
+        inner = found
+        for key in path:
+            inner = inner[key]
+        if draw(st.booleans()):
+            inner[last] = draw(JSON)
+        elif isinstance(inner, dict) and draw(st.booleans()):
+            inner[draw(st.text(max_size=6))] = inner.pop(last)
+        else:
+            del inner[last]
+        if not isinstance(found, dict) or not found:
+            break
+    return found
+
+
+def ends(*words: str) -> tuple[int, str]:
+    """Exit code and stderr of the command."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            return cli.main(list(words)), said.getvalue()
+        except SystemExit as error:  # argparse
+            return int(str(error.code)), said.getvalue()
+
+
+@contextlib.contextmanager
+def fake() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cli, "VirtualEngine", FakeEngine)
+        patched.setattr(cli, "load_packages", lambda paths: PACKAGES)  # read once: YAML takes most of the time
+        patched.setattr(cli, "load_inventory", lambda path: THERE)
+        patched.chdir(directory)
+        yield Path(directory)
+
+
+MANY = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def nothing(file: Path, *more: str) -> None:
+    code, said = ends(str(file), *more, "--dry-run", "--quiet")
+    assert code in (0, 2), said
+    assert code == 0 or said.startswith("openbach-run: "), said
+    assert ends("--check", str(file))[0] in (0, 2)
+
+
+@MANY
+@given(mutated(GEO))
+@example({"name": "t", "openbach_functions": []})
+@example({**GEO, "x-sweep": {"values": {"vpn": [float("nan")]}}})
+def test_scenarios(scenario: Any) -> None:
+    with fake() as directory:
+        (directory / "t.json").write_text(json.dumps(scenario))
+        nothing(directory / "t.json", "size=20k")
+        nothing(directory / "t.json")
+
+
+@MANY
+@given(mutated(TABLE))
+@example({"name": "t", "openbach_functions": [{"id": 0, "start_scenario_instance": {"scenario_name": "u", "arguments": "3"}}]})
+def test_scenarios_that_start_others(scenario: Any) -> None:
+    with fake() as directory:
+        (directory / "geo_loss.json").write_text((ROOT / "scenarios/geo_loss.json").read_text())
+        (directory / "t.json").write_text(json.dumps(scenario))
+        nothing(directory / "t.json")
+
+
+@MANY
+@given(mutated(CAMPAIGN))
+@example({"scenarios": [{"scenario": "geo", "values": {"loss": [float("inf")]}}], "seeds": 10**400})
+def test_campaigns(campaign: Any) -> None:
+    with fake() as directory:
+        (directory / "t.yml").write_text(yaml.safe_dump(campaign), encoding="utf-8", errors="replace")
+        nothing_of_a_campaign(directory / "t.yml")
+
+
+def nothing_of_a_campaign(file: Path) -> None:
+    code, said = ends(str(file), "--dry-run", "--quiet")
+    assert code in (0, 2) and (code == 0 or said.startswith("openbach-run: ")), said
+
+
+@MANY
+@given(st.binary(max_size=60))
+@example(b"scenarios: [" + b"[" * 5000)
+@example(b"&a [*a]")
+@example(b"scenarios: !!python/object:os.system x")
+@example(b"seeds: 2026-02-31\nscenarios: [x]")
+def test_files_of_anything(content: bytes) -> None:
+    with fake() as directory:
+        for name in ("t.yml", "t.json"):
+            (directory / name).write_bytes(content)
+            nothing_of_a_campaign(directory / name)
+
+
+ARGUMENTS = st.sampled_from(["vpn", "loss", "size", "rate", "cc", "cc_pep", "link_file", "series_s", "buffer_bdp", "x", ""])
+VALUES = st.text(max_size=8) | st.floats().map(str) | st.sampled_from(["$cc", "$", "none,none", "/", "\0", "1e308", ","])
+
+
+@MANY
+@given(ARGUMENTS, VALUES)
+def test_settings(name: str, value: str) -> None:
+    with fake():
+        code, said = ends("geo", "--dry-run", "--quiet", "--", f"{name}={value}")
+        assert code in (0, 2) and (code == 0 or said.startswith("openbach-run: ")), said
+
+
+@MANY
+@given(mutated(INVENTORY))
+def test_inventories(inventory: Any) -> None:
+    with tempfile.TemporaryDirectory() as directory, contextlib.suppress(InputError):
+        (Path(directory) / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8", errors="replace")
+        load_inventory(Path(directory) / "inventory.yml")
+
+
+def test_too_few_open_files_are_told_before_a_guest_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[tuple[int, int]] = []
+    setrlimit: Callable[..., None] = lambda _, limits: raised.append(limits)  # noqa: E731
+    monkeypatch.setattr(resource, "setrlimit", setrlimit)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    with pytest.raises(SetupError, match=r"needs 256 open files, the limit is 64: raise it with ulimit -n 256"):
+        descriptors.ensure_descriptors()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 1 << 20))
+    descriptors.ensure_descriptors()
+    assert raised == [(64, 64), (4096, 1 << 20)]

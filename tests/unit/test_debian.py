@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Debian mirror that this machine's apt uses, read from sources of every form, without package lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from openbach_run.engine import debian
+from openbach_run.errors import SetupError
+
+DEB822 = """\
+Types: deb deb-src
+URIs: http://security.example/debian-security
+Suites: trixie-security
+Components: main
+
+Types: deb
+URIs: http://mirror.example/debian/
+Suites: trixie trixie-updates
+Components: contrib main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+"""
+ONE_LINE = """\
+# deb http://commented.example/debian trixie main
+deb cdrom:[Debian GNU/Linux 12]/ bookworm main
+deb http://extra.example/debian bookworm contrib
+deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://mirror.example/debian bookworm main
+"""
+UBUNTU = "deb http://archive.ubuntu.com/ubuntu noble main universe\n"
+
+
+@pytest.fixture
+def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sources' directory of an apt that has fetched no lists."""
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "apt.conf").write_text(
+        f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{tmp_path}/parts";\nDir::State::lists "{tmp_path}/lists";\n'
+    )
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
+    monkeypatch.delenv(debian.MIRROR_VARIABLE, raising=False)
+    return tmp_path / "parts"
+
+
+@pytest.mark.parametrize(("name", "text"), [("debian.sources", DEB822), ("debian.list", ONE_LINE)])
+def test_a_fresh_container_has_a_mirror(apt: Path, name: str, text: str) -> None:
+    (apt / "other.list").write_text(UBUNTU)
+    (apt / name).write_text(text)
+    assert debian.mirror() == "http://mirror.example/debian"
+
+
+@pytest.mark.parametrize("text", ["", UBUNTU, "deb http://security.example/debian-security trixie-security main\n"])
+def test_sources_without_a_mirror_are_told_how_to_give_one(apt: Path, text: str) -> None:
+    (apt / "some.list").write_text(text)
+    with pytest.raises(SetupError, match=r"name no Debian mirror; give one, e\.g\. OPENBACH_RUN_DEBIAN_MIRROR=http"):
+        debian.mirror()
+
+
+def test_broken_sources_are_shown(apt: Path) -> None:
+    (apt / "broken.list").write_text("deb http://mirror.example/debian\n")
+    with pytest.raises(SetupError, match=r"(?s)reading apt's sources failed .*broken.list"):
+        debian.mirror()
+
+
+def test_a_mirror_that_is_given_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(debian.MIRROR_VARIABLE, "http://given.example/debian")
+    assert debian.mirror() == "http://given.example/debian"

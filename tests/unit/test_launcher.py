@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The launcher's Python environment: made again when a package of it cannot be imported; a cache that cannot be written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from openbach_run import __main__ as entry
+
+MISSING = ModuleNotFoundError("No module named 'rich'", name="rich")
+BROKEN = SyntaxError("invalid syntax", ("/cache/venv-0/lib/python3.11/site-packages/rich/console.py", 1, 1, "", 1, 1))
+OURS = ImportError("cannot import name 'x' from 'openbach_run.cli'", name="openbach_run.cli")
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "complete").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.delenv(entry.MADE_AGAIN, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("error", "theirs"), [(MISSING, True), (BROKEN, True), (OURS, False)])
+def test_damage_is_told_from_a_mistake_of_ours(environment: Path, error: ImportError | SyntaxError, theirs: bool) -> None:
+    assert entry.damaged(error) is theirs
+
+
+def test_an_environment_of_someone_else_is_left_alone(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(entry.MADE_AGAIN, "1")
+    assert not entry.damaged(MISSING)  # it has just been made
+    monkeypatch.delenv(entry.MADE_AGAIN)
+    (environment / "complete").unlink()
+    assert not entry.damaged(MISSING)
+
+
+def test_it_is_made_again_and_the_command_goes_on(
+    environment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setitem(sys.modules, "openbach_run.cli", None)  # its import fails
+    monkeypatch.setattr(entry, "damaged", lambda error: True)
+    monkeypatch.setattr(sys, "argv", ["openbach-run", "geo", "vpn=none"])
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(os, "execv", lambda path, words: started.append(words))
+    entry.main()
+    assert started == [[str(entry.LAUNCHER), "geo", "vpn=none"]]
+    assert not (environment / "complete").exists()
+    assert f"{environment} is damaged" in capsys.readouterr().err
+
+
+def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file"), "OPENBACH_RUN_EXTRA": ""}
+    done = subprocess.run([entry.LAUNCHER, "--help"], env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "cannot be written; XDG_CACHE_HOME names another place" in done.stderr

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values that a job refuses are refused before anything starts; declaration and program agree on which these are."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openbach_run import cli, values
+from openbach_run.campaign import plan
+from openbach_run.errors import InputError
+from openbach_run.guest import collect_agent
+from openbach_run.job_packages import load_packages
+from openbach_run.jobs import INSTANCE_TYPES, Argument, Command, Job, WrongType, argv, convert
+from openbach_run.model import parse_scenario
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = load_packages([ROOT / "jobs"])
+JOBS = {name: package.job for name, package in PACKAGES.items()}
+FREE = {
+    "forward_interface", "return_interface", "interface", "interfaces", "client_leg", "server_leg", "except_ports", "flow",
+    "link_file", "seed",
+}  # fmt: skip
+"""Arguments of type str or int that take whatever the type takes."""
+REQUIRED = {
+    "kind": "none", "local_ip": "10.10.1.1", "remote_ip": "10.10.4.2", "remote_network": "192.168.20.0/24", "orbit": "geo",
+    "server_ip": "192.168.20.2", "destination_ip": "192.168.20.2", "size": "30M", "duration_s": "30", "interval_s": "1",
+    "port": "5201", "cc": "cubic", "position": "none",
+}  # fmt: skip
+"""Values that are right, for what a job requires."""
+
+
+def arguments(job: Job) -> Iterator[tuple[tuple[str, ...], Argument]]:
+    """Every argument of the job, with the subcommand that it belongs to."""
+
+    def of(command: Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Argument]]:
+        yield from ((path, argument) for argument in command.arguments.values())
+        for name, subcommand in command.subcommands.items():
+            yield from of(subcommand, (*path, name))
+
+    yield from of(job.arguments, ())
+
+
+DECLARED = [
+    (job.name, path, argument)
+    for job in JOBS.values()
+    for path, argument in arguments(job)
+    if argument.choices or argument.limits
+]
+
+
+def program(job: str) -> Any:
+    sys.modules.setdefault("collect_agent", collect_agent)
+    sys.path.insert(0, str(ROOT / f"jobs/{job}/files"))
+    return importlib.import_module(job)
+
+
+def command_line(job: str, path: tuple[str, ...], argument: Argument, value: str) -> list[str]:
+    def stored(command: Command, path: tuple[str, ...]) -> dict[str, Any]:
+        given: dict[str, Any] = {one.name: [[REQUIRED.get(one.name, "x")]] for one in command.required}
+        if argument.name == "duration_s" and "size" in given:
+            given["size"] = [["unlimited"]]
+        if argument.name in command.arguments and not path:
+            given[argument.name] = [[value]]
+        chosen = path[0] if path else next(iter(command.subcommands), None)
+        return given | ({chosen: stored(command.subcommands[chosen], path[1:])} if chosen else {})
+
+    return argv(JOBS[job].arguments, stored(JOBS[job].arguments, path))
+
+
+def takes(job: str, words: list[str]) -> bool:
+    with contextlib.redirect_stderr(io.StringIO()):
+        try:
+            program(job).parse(words)
+        except SystemExit:
+            return False
+    return True
+
+
+def samples(argument: Argument) -> list[str]:
+    bounds = [values.bound(argument.limits[key]) for key in ("minimum", "maximum") if key in argument.limits]
+    beside = [each for one in bounds for each in (one, one - 1, one + 1, one * 0.999, one * 1.001)]
+    exact = [str(argument.limits.get(key, 0)) for key in ("minimum", "maximum")]
+    typed = ["0", "-1", "nan", "inf", "-inf", "1e300", "1e-9", "fast", "10X", "1k", "30M", "1.5", "A", "B_double,A", "none"]
+    whole = [str(int(one)) for one in beside]
+    return [*argument.choices, *map(str, argument.limits.get("also", [])), *exact, *whole, *map(repr, beside), *typed]
+
+
+@pytest.mark.parametrize(
+    ("job", "path", "argument"), DECLARED, ids=[f"{job}.{argument.name}" for job, _, argument in DECLARED]
+)
+def test_declaration_and_program_refuse_the_same(job: str, path: tuple[str, ...], argument: Argument) -> None:
+    seen = set()
+    for sample in samples(argument):
+        try:
+            value = str(convert(sample, argument.type))
+        except (WrongType, OverflowError):
+            continue
+        right = values.refusal(argument, value, argument.name)
+        seen.add(bool(right))
+        words = command_line(job, path, argument, value)
+        assert takes(job, words) is (right == ""), f"{words}: {right or 'declared to be right'}"
+    assert seen == {True, False}, "the samples show both"
+
+
+SIZE, LOSS = (
+    next(argument for _, argument in arguments(JOBS[job]) if argument.name == name)
+    for job, name in (("file_transfer", "size"), ("lan_loss", "loss"))
+)
+
+
+SIZES = st.text(max_size=6) | st.floats().map(str) | st.integers().map(str)
+
+
+@given(SIZES | st.from_regex(r"-?[0-9]{1,3}[kMGX]", fullmatch=True))
+def test_sizes_are_refused_before_as_in_the_program(text: str) -> None:
+    right = values.refusal(SIZE, text, "size")
+    assert takes("file_transfer", ["client", "10.0.0.1", "--", text]) is (right == "")
+
+
+@pytest.mark.parametrize("job", sorted(JOBS))
+def test_every_argument_says_what_it_takes(job: str) -> None:
+    unsaid = [
+        argument.name
+        for _, argument in arguments(JOBS[job])
+        if argument.type in ("str", "int", "float") and not argument.choices and not argument.limits
+    ]
+    assert set(unsaid) <= FREE
+
+
+REFUSED = [
+    ("loss=-1", "loss=-1: loss is from 0 to 100 %"),
+    ("loss=101", "from 0 to 100 %"),
+    ("size=10X", "size=10X: size is unlimited, or from 1 to 1000G bytes, with k, M or G"),
+    ("size=0", "from 1 to 1000G bytes"),
+    ("rate=fast", "from 32k to 1G bit/s"),
+    ("rate=1k", "from 32k to 1G bit/s"),
+    ("return_rate=1e300", "return_rate=1e300: return_rate is from 32k to 1G bit/s"),
+    ("buffer_bdp=0", "from 0.001 to 1000 BDP"),
+    ("buffer_bdp=1e300", "from 0.001 to 1000 BDP"),
+    ("series_s=1e-9", "series_s is 0, or from 0.01 to 3600 s"),
+    ("jitter_ms=nan", "from 0 to 10000 ms"),
+    ("link_file=nofile.csv", "nofile.csv"),
+    ("cc_pep=bbr9", "cc_pep=bbr9: did you mean bbr"),
+    ("cc=bbr9", "^cc=bbr9: did you mean bbr"),
+    ("cc_tunnel=bbr9", "cc_tunnel is one of"),
+    ("streams=0", "from 1 to 128"),
+    ("initcwnd=0", "from 1 to 1000 segments"),
+    ("burst_packets=0.5", "at least 1|from 1 to 1000000 packets"),
+]
+OF_THE_TABLE = [case for case in REFUSED if case[0].split("=")[0] in ("size", "rate", "buffer_bdp", "streams", "initcwnd")]
+"""Arguments that geo_loss_table hands to geo_loss."""
+
+
+@pytest.mark.parametrize(
+    ("scenario", "setting", "words"),
+    [*(("geo", *case) for case in REFUSED), *(("geo_loss_table", *case) for case in OF_THE_TABLE)],
+)
+def test_no_guest_starts_for_a_value_that_its_job_refuses(scenario: str, setting: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        plan(ROOT / f"scenarios/{scenario}.json", [setting], (1,), PACKAGES)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "setting"), [("voip", "duration_s=-1"), ("voip", "ping_s=1e-9"), ("web", "loads=0"), ("mixed_cc", "cc_2=x")]
+)
+def test_the_command_ends_with_2(scenario: str, setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([scenario, setting]) == 2
+    assert setting.split("=")[0] in capsys.readouterr().err
+
+
+def transfer(size: Any, **more: Any) -> dict[str, Any]:
+    body = {"entity_name": "e", "file_transfer": {"client": {"server_ip": "10.0.0.1", "size": size}}}
+    return {"id": 0, "start_job_instance": body, **more}
+
+
+def wrong(*functions: dict[str, Any], given: dict[str, str] | None = None, **more: Any) -> list[str]:
+    given = given or {}
+    scenario = {"name": "t", "openbach_functions": list(functions), "arguments": dict.fromkeys(given, ""), **more}
+    return [str(one) for one in values.check(parse_scenario(scenario, JOBS), given, JOBS)]
+
+
+def test_values_that_are_put_together() -> None:
+    assert wrong(transfer("${n}M"), given={"n": "30"}) == []
+    (said,) = wrong(transfer("${n}X"), given={"n": "30"})
+    assert said.startswith("openbach_functions.0.start_job_instance.file_transfer.size: '${n}X' is '30X' here: size is")
+    assert wrong(transfer("$n"), constants={"n": "0"}) == [
+        "n=0: n is unlimited, or from 1 to 1000G bytes, with k, M or G for thousands, millions, billions"
+    ]
+
+
+@pytest.mark.parametrize("time", [-1, 1e308, "1e308", "inf", "nan"])
+def test_times_that_no_run_waits_for(time: Any) -> None:
+    (said,) = wrong(transfer("1k", wait={"time": time}))
+    assert said.startswith("openbach_functions.0.wait.time: ") and said.endswith("time is from 0 to 604800 s")
+    (said,) = wrong(transfer("1k", on_fail={"policy": "retry", "retry": 1, "delay": time}))
+    assert "on_fail.delay is from 0 to 604800 s" in said
+
+
+def test_scenarios_that_start_each_other_have_an_end() -> None:
+    def starting(name: str, other: str) -> Any:
+        start = {"id": 1, "start_scenario_instance": {"scenario_name": other, "arguments": {"n": "${n}k"}}}
+        return parse_scenario({"name": name, "arguments": {"n": ""}, "openbach_functions": [transfer("$n"), start]}, JOBS)
+
+    a, b, c = starting("a", "b"), starting("b", "c"), starting("c", "b")
+    assert values.check(a, {"n": "1"}, JOBS, {"b": b, "c": c})[0].value == "1kk"
+
+
+def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "t.json"
+    swept = {"x-sweep": {"values": {"n": ["1k", "2X"]}}, "arguments": {"n": ""}}
+    file.write_text(json.dumps({"name": "t", "openbach_functions": [transfer("$n")], **swept}))
+    assert cli.main(["--check", str(file)]) == 0  # the backend would accept it
+    assert "warning: x-sweep: n=2X: n is unlimited, or from 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"minimun": 0}, "minimun is unknown"),
+        ({"unit": "s"}, "should have a minimum"),
+        ({"minimum": 2, "maximum": 1}, "minimum is above the maximum"),
+        ({"minimum": "1X"}, "'1X' is not a number"),
+        ({"pattern": "("}, "unterminated"),
+        ({"minimum": 0, "also": "none"}, "also is a list"),
+    ],
+)
+def test_declarations_that_say_nothing_clear(limits: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        values.check_declaration("x.yml: arguments.optional.0.limits", limits)
+
+
+def test_a_campaign_is_counted_before_its_cells_are_made() -> None:
+    losses = ",".join(str(n / 100) for n in range(1500))
+    rates = ",".join(f"{n}k" for n in range(1000, 2500))
+    with pytest.raises(InputError, match="27000000 runs; at most 20000 at once"):
+        plan(ROOT / "scenarios/geo.json", [f"loss={losses}", f"rate={rates}"], (1,), PACKAGES)
+
+
+def test_instance_types_have_no_limits() -> None:
+    assert not [one for _, _, one in DECLARED if one.type in INSTANCE_TYPES]
