@@ -245,9 +245,9 @@ def campaign_of(
         if name not in given and name not in known:
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
-    _check_references(values)
+    check_references(values)
     campaign = Campaign(path, scenario, subs, values, seeds)
-    _check_choices(campaign, packages)
+    check_choices(campaign, packages)
     for cell in campaign.cells:
         check_values(scenario, cell, jobs)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
@@ -255,7 +255,8 @@ def campaign_of(
     return campaign
 
 
-def _check_references(values: Mapping[str, Sequence[str]]) -> None:
+def check_references(values: Mapping[str, Sequence[str]]) -> None:
+    """Raises InputError for a `$name` that is no argument, or one that has a `$` value itself."""
     for name, listed in values.items():
         for value in listed:
             if value.startswith("$") and any(other.startswith("$") for other in values.get(value[1:], ("$",))):
@@ -319,7 +320,8 @@ def _check_argument(text: str, name: str, scenario: Scenario) -> None:
         )
 
 
-def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+def check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """Raises InputError for a value that is none of its argument's choices."""
     jobs = {name: package.job for name, package in packages.items()}
     for name, choices in argument_choices(campaign.scenario, jobs, campaign.sub_scenarios).items():
         for value in dict.fromkeys(cell[name] for cell in campaign.cells if name in cell):

@@ -13,7 +13,7 @@ from web import application, visiting
 from openbach_run import cli
 from openbach_run.errors import InputError
 from openbach_run.web.guard import BODY_LIMIT_BYTES
-from openbach_run.web.serve import is_loopback, listen, read_password
+from openbach_run.web.serve import listen, read_password
 
 PASSWORD = "a password for a test"
 
@@ -26,7 +26,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[TestClient]:
-    with visiting(application(tmp_path, password=PASSWORD)) as visitor:
+    with visiting(application(tmp_path, password=PASSWORD), logged_in=False) as visitor:
         yield visitor
 
 
@@ -97,25 +97,15 @@ def test_a_made_up_session_is_none(locked: TestClient) -> None:
 # The command's options
 
 
-def test_only_this_machine_goes_without_a_password(capsys: pytest.CaptureFixture[str]) -> None:
-    assert read_password("127.0.0.1", None) is None
-    assert read_password("localhost", None) is None
-    made = read_password("0.0.0.0", None)
-    assert made is not None
-    assert len(made) >= 20
-    assert made in capsys.readouterr().err
-    assert not is_loopback("::")
-
-
 def test_password_files(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(PASSWORD + "\nmore\n")
-    assert read_password("127.0.0.1", file) == PASSWORD
+    assert read_password(file) == PASSWORD
     file.write_text("short")
     with pytest.raises(InputError, match="12 characters"):
-        read_password("127.0.0.1", file)
+        read_password(file)
     with pytest.raises(InputError, match="--password-file"):
-        read_password("127.0.0.1", tmp_path / "none")
+        read_password(tmp_path / "none")
 
 
 def test_a_port_in_use_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,14 +158,11 @@ ROUTES = ["/login/", "/job/", "/agent/", "/project/satvpn/", "/project/satvpn/en
     query=queries,
 )
 def test_any_body_anywhere(client: TestClient, route: str, method: str, body: Any, query: dict[str, str]) -> None:
-    if (route, method) == ("/project/satvpn/", "DELETE") or (route, method) == (
-        "/project/satvpn/scenario/geo/",
-        "DELETE",
-    ):
-        return  # these two would do what they are asked to
+    if method == "DELETE" and route in ("/project/satvpn/", "/project/satvpn/scenario/geo/", "/login/"):
+        return  # these would do what they are asked to
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = client.request(method, route, content=content, params=query)
-    assert answer.status_code < 500, answer.text
+    assert answer.status_code < 500 and answer.status_code != 403, answer.text
 
 
 # Our page
