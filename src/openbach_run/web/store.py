@@ -71,6 +71,7 @@ CREATE TABLE IF NOT EXISTS job (
     UNIQUE (owner, number)
 );
 """
+FORMAT = 1
 SCHEDULING, RUNNING, STOPPED, FINISHED_KO = "Scheduling", "Running", "Stopped", "Finished Ko"
 LARGEST_ID = 2**63 - 1
 
@@ -90,6 +91,7 @@ def _opened(file: Path) -> sqlite3.Connection:
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
             raise _Damaged(found)
+        connection.execute(f"PRAGMA user_version = {FORMAT}")  # also tells whether it can be written
     except sqlite3.DatabaseError as error:
         connection.close()
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
