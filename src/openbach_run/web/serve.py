@@ -51,8 +51,8 @@ examples:
       then open the address that it prints, http://127.0.0.1:8000/?token=…
   python3 list_projects.py
       a script of OpenBACH's auditorium, in the same directory (the scripts know port 8000 only)
-  openbach-run geo --engine controller
-      the same scenario through the REST API, in the same directory
+  openbach-run geo --engine controller --results results/by-controller
+      a scenario through the REST API, in the same directory
   openbach-run serve --listen 172.20.34.5 --password-file ~/.openbach-run-password
       for a whole laboratory, as user openbach; put a TLS proxy before it on a network that you do not trust
 """
