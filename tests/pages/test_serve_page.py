@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from fake_engine import DirectedEngine
-from playwright.sync_api import Page, expect
 from fastapi import FastAPI
+from playwright.sync_api import Page, expect
 from web import ROOT, application, entrance, listening
 
 VISIT_LIMIT_S = 60
