@@ -603,6 +603,7 @@ def test_values_are_looked_at_before_anything_is_launched(client: TestClient, fi
     answer = launch(client, **fields)
     assert answer.status_code == 422
     assert words in html.unescape(answer.text)
+    assert client.get("/page/launch/1").status_code == 404
     arguments = {**ARGUMENTS, **{name.removeprefix("values."): value for name, value in fields.items()}}
     answer = client.post("/project/satvpn/scenario/geo/scenario_instance/", json={"arguments": arguments})
     assert answer.status_code == 422

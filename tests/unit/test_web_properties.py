@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from web import ROOT, application, visiting
+from web import ARGUMENTS, ROOT, application, visiting
 
 SCENARIO = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
 CHECKS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -190,11 +190,13 @@ FIELDS = ["value.vpn", "values.loss", "values.size", "seeds", "value.cc", "value
 @given(
     fields=st.dictionaries(
         st.one_of(st.sampled_from(FIELDS), st.text(max_size=6)), st.lists(st.text(max_size=12), max_size=3), max_size=5
-    )
+    ),
+    complete=st.booleans(),
 )
-def test_forms(client: TestClient, fields: dict[str, list[str]]) -> None:
+def test_forms(client: TestClient, fields: dict[str, list[str]], complete: bool) -> None:
     launched = len(client.get("/project/satvpn/scenario_instance/?quiet").json())
-    data = {**fields, "token": token_of(client)}
+    whole = {f"values.{name}": value for name, value in ARGUMENTS.items() if name in SCENARIO["arguments"]}
+    data = {**(whole if complete else {}), **fields, "token": token_of(client)}
     answer = client.post("/page/scenario/satvpn/geo_loss", data=data, follow_redirects=False)
     assert answer.status_code in (303, 422), answer.text
     if answer.status_code == 422:

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
 from openbach_run import package
-from openbach_run.errors import InputError
+from openbach_run.errors import InputError, SetupError
 from openbach_run.model import Scenario
 from openbach_run.web import api_instances, api_login, api_platform, api_projects, page
 from openbach_run.web.answers import Json, Refusal, Services, refuse
@@ -70,6 +70,7 @@ def make_app(
     app.add_exception_handler(RequestValidationError, _no_number)
     app.add_exception_handler(InputError, _bad_input)
     app.add_exception_handler(TooLarge, lambda request, error: too_large())
+    app.add_exception_handler(SetupError, _no_engine)
     app.add_exception_handler(TooMany, _too_many)
     app.add_exception_handler(sqlite3.Error, _no_database)
     app.add_exception_handler(ClientDisconnect, lambda request, error: Response(status_code=400))  # nobody reads it
@@ -114,6 +115,10 @@ def _no_number(request: Request, error: Exception) -> JSONResponse:
 def _too_many(request: Request, error: Exception) -> JSONResponse:
     text = "Too many wrong passwords from this address; try again in some seconds, or use the token that serve printed"
     return JSONResponse({"error": text, "msg": text}, 429)
+
+
+def _no_engine(request: Request, error: Exception) -> JSONResponse:
+    return Json({"error": str(error)}, 503)
 
 
 def _no_database(request: Request, error: Exception) -> JSONResponse:

@@ -45,7 +45,11 @@ def launch(
         'INSERT INTO launch (project, scenario, created, "values", seeds) VALUES (?, ?, ?, ?, ?)',
         project, name, as_date(datetime.now(UTC)), json.dumps(campaign.values), json.dumps(seeds),
     )  # fmt: skip
-    services.launcher.launch(campaign, inventory, project, versions, number)
+    try:
+        services.launcher.launch(campaign, inventory, project, versions, number)
+    except BaseException:
+        services.database.execute("DELETE FROM launch WHERE id = ?", number)
+        raise
     return number
 
 
