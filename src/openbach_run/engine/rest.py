@@ -79,14 +79,16 @@ def write_access(file: Path, address: str, login: str, password: str) -> None:
     it; the auditorium scripts take a host alone. Raises InputError, and leaves a file for another controller alone."""
     try:
         known = _read_file(file) if file.exists() else {}
-        others = known.get("controller", "") if known else ""
+        others = known.get("controller", "")
         if file.exists() and (not others or base_url(others) != base_url(address)):
             raise InputError(f"{file} is for another controller ({others or 'none'})")
         new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
             json.dump({"controller": address, "login": login, "password": password}, stream)
-            stream.write("\n")
-        new.replace(file)
+        try:
+            new.replace(file)
+        finally:
+            new.unlink(missing_ok=True)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be written: {error}") from error
 

@@ -39,21 +39,26 @@ def as_markdown(value: Any) -> Markdown:
 def as_html(markdown: str, folder: Path, template: Path) -> str:
     """`folder` is where the images' paths begin. Images become a part of the page, tables scroll by themselves."""
     tokens = _parser().parse(markdown)
+    headings = [
+        (token, "".join(part.content for part in tokens[number + 1].children or ()))
+        for number, token in enumerate(tokens)
+        if token.type == "heading_open" and token.tag in ("h2", "h3")
+    ]
     anchors: dict[str, str] = {}
-    for number, token in enumerate(tokens):
-        if token.type == "heading_open" and token.tag in ("h2", "h3"):
-            title = "".join(part.content for part in tokens[number + 1].children or ())
-            anchor = _anchor(title) if token.tag == "h2" else f"{_anchor(title)}-{number}"
-            token.attrSet("id", anchor)
-            if token.tag == "h2":
-                anchors[anchor] = title
+    for token, title in sorted(headings, key=lambda heading: heading[0].tag):  # h2 first: the template links to them
+        anchor = _anchor(title)
+        while anchor in anchors:
+            anchor += "-"
+        anchors[anchor] = title
+        token.attrSet("id", anchor)
+    titles = [(token.attrGet("id"), title) for token, title in headings if token.tag == "h2"]
     body = _parser().renderer.render(tokens, _parser().options, {})
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
     body = re.sub(
         r'<p><img src="([^"]+)" alt="([^"]*)" ?/?></p>', lambda found: _figure(found[1], found[2], folder), body
     )
     page = templates(template.parent, html=True).get_template(template.name)
-    return page.render(title=_title(markdown), titles=anchors.items(), body=Markup(body))
+    return page.render(title=_title(markdown), titles=titles, body=Markup(body))
 
 
 def as_pdf(markdown: str, folder: Path, template: Path) -> bytes:

@@ -33,8 +33,7 @@ LINES_EVERY_S = 1.0
 class Connection(H11Protocol):
     """One client. `limit_concurrency` of its configuration is the number that there are always fewer of."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         assert self.limit_concurrency is not None
         self._clock: asyncio.TimerHandle | None = None
         self._owed: Any = None
