@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from test_results import record
@@ -151,6 +151,7 @@ def words(text: str) -> str:
     return " ".join("".join(one for one in re.sub(r"\s", " ", text) if one.isprintable()).split())
 
 
+@settings(deadline=None)
 @given(st.one_of(st.sampled_from(FOREIGN), st.text(), st.lists(st.sampled_from(FOREIGN), max_size=3).map("".join)))
 def test_text_from_elsewhere_is_no_markup(text: str) -> None:
     """Wherever the report's template puts it: a paragraph, a list, a heading, strong and slanted text, an image's words, a

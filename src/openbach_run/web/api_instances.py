@@ -15,10 +15,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from openbach_run.web import instances
-from openbach_run.web.answers import Body, Refusal, Services, With, is_number, not_found
+from openbach_run.web.answers import Body, Json, Refusal, Services, With, is_number, not_found
 from openbach_run.web.store import LARGEST_ID, Row
 
-router = APIRouter()
+router = APIRouter(default_response_class=Json)
 
 BUCKETS = 10_000
 

@@ -54,9 +54,7 @@ def make_app(
         launcher.close()
         database.close()
 
-    app = FastAPI(
-        lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json
-    )
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.services = Services(database, launcher, platform, sessions, Tries(), Once())
     for module in (api_login, api_platform, api_projects, api_instances):
         app.include_router(module.router)
