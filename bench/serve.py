@@ -7,6 +7,7 @@ the server's resident memory before and after.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from typing import Any
 
 import requests
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 CLIENTS, INSTANCES, POLL_S, DURATION_S = 50, 1000, 1.5, 20.0
 """The web UI asks for a running instance every 1.5 s."""
 ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M"}
@@ -40,22 +42,25 @@ PAGES = (
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "openbach_run", "serve", "--port", "0", "--results", folder]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment) as server:
             assert server.stdout
-            url = server.stdout.readline().split()[0]
+            url, _, token = server.stdout.readline().split()[0].partition("?token=")
+            session = requests.Session()
+            session.get(url, params={"token": token}, timeout=60).raise_for_status()
             try:
-                measure(url, server.pid)
+                measure(url, session.cookies.get_dict(), server.pid)
             finally:
                 server.terminate()
     return 0
 
 
-def measure(url: str, pid: int) -> None:
-    fill(url)
+def measure(url: str, cookies: dict[str, str], pid: int) -> None:
+    fill(url, cookies)
     print(f"{INSTANCES} scenario instances; server {resident_mb(pid):.0f} MB")
     took: dict[str, list[float]] = defaultdict(list)
     end_s = time.monotonic() + DURATION_S
-    clients = [threading.Thread(target=poll, args=(url, number, end_s, took)) for number in range(CLIENTS)]
+    clients = [threading.Thread(target=poll, args=(url, cookies, number, end_s, took)) for number in range(CLIENTS)]
     for client in clients:
         client.start()
     for client in clients:
@@ -68,32 +73,38 @@ def measure(url: str, pid: int) -> None:
         print(f"/{page:61}{len(times):>8}" + "".join(f"{1000 * t:>7.1f} ms" for t in (cuts[9], cuts[18], times[-1])))
     print(f"\nserver {resident_mb(pid):.0f} MB")
     started_s = time.monotonic()
-    got = len(requests.get(url + "project/satvpn/scenario_instance/", timeout=600).content)
+    got = len(requests.get(url + "project/satvpn/scenario_instance/", cookies=cookies, timeout=600).content)
     took_s = time.monotonic() - started_s
     print(f"all {INSTANCES} instances in full: {got / 1e6:.1f} MB in {took_s:.1f} s; server {resident_mb(pid):.0f} MB")
 
 
-def fill(url: str) -> None:
+def fill(url: str, cookies: dict[str, str]) -> None:
     """The first instance is the only one that has something to run; a launch of the page comes with it."""
     for _ in range(INSTANCES):
-        start = requests.post(url + SCENARIO, json={"arguments": ARGUMENTS}, timeout=60)
+        start = requests.post(url + SCENARIO, json={"arguments": ARGUMENTS}, cookies=cookies, timeout=60)
         start.raise_for_status()
-    launch(url)
+    launch(url, cookies)
     last = start.json()["scenario_instance_id"]
-    while requests.get(f"{url}scenario_instance/{last}/?quiet", timeout=60).json()["status"] != "Finished Ok":
+    while status(url, cookies, last) != "Finished Ok":
         time.sleep(0.5)
 
 
-def launch(url: str) -> None:
+def status(url: str, cookies: dict[str, str], number: int) -> str:
+    return str(requests.get(f"{url}scenario_instance/{number}/?quiet", cookies=cookies, timeout=60).json()["status"])
+
+
+def launch(url: str, cookies: dict[str, str]) -> None:
     session = requests.Session()
+    session.cookies.update(cookies)
     page = session.get(url + "page/scenario/satvpn/geo", timeout=60).text
     token = page.partition('name="token" value="')[2].partition('"')[0]
-    form: dict[str, Any] = {"token": token, "value.vpn": "none", "value.cc": "bbr", "values.size": "1M"}
+    form: dict[str, Any] = {"token": token, **{f"values.{name}": value for name, value in ARGUMENTS.items()}}
     session.post(url + "page/scenario/satvpn/geo", data=form, timeout=60).raise_for_status()
 
 
-def poll(url: str, number: int, end_s: float, took: dict[str, list[float]]) -> None:
+def poll(url: str, cookies: dict[str, str], number: int, end_s: float, took: dict[str, list[float]]) -> None:
     session = requests.Session()
+    session.cookies.update(cookies)
     time.sleep(POLL_S * number / CLIENTS)
     while (started_s := time.monotonic()) < end_s:
         for page in PAGES:

@@ -32,7 +32,7 @@ from openbach_run.values import Wrong, uses, wrong_values
 from openbach_run.yaml_files import read_yaml
 
 NO_FILE = "none"
-MOST_RUNS = 20_000
+MOST_RUNS = 200_000
 """Of one scenario in a campaign: its runs are planned in memory."""
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual time after which a run is ended and what still runs is named."""
@@ -294,17 +294,18 @@ def campaign_of(
         if name not in given and name not in known:
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
-    _check_references(values)
+    check_references(values)
     campaign = Campaign(path, scenario, subs, values, seeds)
     if campaign.most_runs > most_runs:
         raise InputError(f"{path}: {campaign.most_runs} runs; at most {most_runs} at once: give fewer values or seeds")
-    _check_cells(campaign, jobs)
+    check_cells(campaign, jobs)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
     return campaign
 
 
-def _check_references(values: Mapping[str, Sequence[str]]) -> None:
+def check_references(values: Mapping[str, Sequence[str]]) -> None:
+    """Raises InputError for a `$name` that is no argument, or one that has a `$` value itself."""
     for name, listed in values.items():
         for value in listed:
             if value.startswith("$") and any(other.startswith("$") for other in values.get(value[1:], ("$",))):
@@ -365,7 +366,7 @@ def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str,
         raise InputError(f"{text}: {scenario.name} has no argument {name}; {hint}it has {has}")
 
 
-def _check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
+def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
     """Raises InputError for the first value that the backend or a job would refuse."""
     places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     followers = [name for name, value in campaign.constants.items() if value == SAME]

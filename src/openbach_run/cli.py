@@ -19,7 +19,7 @@ from openbach_run.campaign import Campaign, parse_seeds, plan, plan_file
 from openbach_run.check import check
 from openbach_run.engine.cluster import ClusterEngine
 from openbach_run.engine.controller import ControllerEngine
-from openbach_run.engine.rest import Controller, read_access
+from openbach_run.engine.rest import CONTROLLER_FILE, Controller, read_access
 from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError, SetupError
 from openbach_run.executor import Engine, Executor, PlannedRun, cpus_for
@@ -253,7 +253,7 @@ def _controller(arguments: argparse.Namespace) -> Controller | None:
         raise InputError("--pcap: packets are captured by the virtual engine; on a platform let a job do it (tcpdump)")
     if arguments.workers not in (None, 1) or arguments.scheduler is not None:
         raise InputError("--workers, --scheduler: a platform has one set of hosts, its runs go one at a time")
-    return Controller(read_access(arguments.controller, Path("controller")))
+    return Controller(read_access(arguments.controller, Path(CONTROLLER_FILE)))
 
 
 def _planned(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -127,15 +128,35 @@ def as_text(shown: Table) -> str:
     return "\n".join([shown.title, "", text(shown.header), rule, *map(text, shown.rows), "", shown.note]) + "\n"
 
 
+class Markdown(str):
+    """A text that is Markdown already; any other text becomes it by `plain`."""
+
+
+MARKUP = re.compile(r"[\\`*|#]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=[#A-Za-z])")
+"""Code, emphasis, cells, headings; `_` where it is not within a word; HTML; entities."""
+BRACKETS = re.compile(r"(\[[^\[\]]*\])(?![\[(:])|[\[\]]")
+"""A pair that makes no link (an interval), and any other bracket."""
+BLOCK = re.compile(r"^( ?)(?:(\d+)([.)])(?=\s|$)|([-+](?![.\d])|[=~>]))")
+"""What begins a list, a rule, a fence or a quotation, at the beginning of a text."""
+
+
+def plain(text: str) -> Markdown:
+    """Text from elsewhere (an argument's value, a program's error) as Markdown that shows it as it is, on one line."""
+    line = "".join(letter for letter in re.sub(r"\s+", " ", text) if letter.isprintable())
+    line = MARKUP.sub(r"\\\g<0>", line)
+    line = BRACKETS.sub(lambda found: found[1] or f"\\{found[0]}", line)
+    return Markdown(BLOCK.sub(lambda found: f"{found[1]}{found[2] or ''}\\{found[3] or found[4]}", line))
+
+
 def as_markdown(shown: Table) -> str:
-    return f"**{shown.title}**\n\n{markdown_rows(shown)}\n\n{shown.note}\n"
+    return f"**{plain(shown.title)}**\n\n{markdown_rows(shown)}\n\n{plain(shown.note)}\n"
 
 
-def markdown_rows(shown: Table) -> str:
+def markdown_rows(shown: Table) -> Markdown:
     """The table without its title and note."""
     rules = ["---" if i < shown.labels else "---:" for i in range(len(shown.header))]
-    lines = [shown.header, rules, *shown.rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+    lines = [map(plain, shown.header), rules, *(map(plain, row) for row in shown.rows)]
+    return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def as_latex(shown: Table) -> str:

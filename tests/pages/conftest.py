@@ -43,11 +43,12 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """An empty page; after the test its console must have shown no error."""
-    opened = browser.new_page()
+    context = browser.new_context()
+    opened = context.new_page()
     errors: list[str] = []
     opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.on("requestfailed", lambda request: errors.append(f"{request.url}: {request.failure}"))
     yield opened
-    opened.close()
+    context.close()
     assert errors == []

@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from fake_engine import DirectedEngine
-from playwright.sync_api import Browser, Page, expect
-from web import ROOT, application, listening
+from fastapi import FastAPI
+from playwright.sync_api import Page, expect
+from web import ROOT, application, entrance, listening
 
 VISIT_LIMIT_S = 60
 PASSWORD = "a password for a test"
@@ -26,7 +28,7 @@ def served(tmp_path: Path) -> Iterator[str]:
     """The URL of the real command."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-m", "openbach_run", "serve", "--port", "0", "--results", str(tmp_path / "results")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) as server:
         assert server.stdout
         url = server.stdout.readline().split()[0]
         yield url
@@ -34,9 +36,18 @@ def served(tmp_path: Path) -> Iterator[str]:
         assert server.wait(15) == 0, "the command ends when it is told to"
 
 
+@contextmanager
+def visited(page: Page, app: FastAPI) -> Iterator[str]:
+    """The URL of an application that the page has entered with the token."""
+    with listening(app) as url:
+        page.goto(entrance(app, url))
+        assert page.url == url, "the token has left the address"
+        yield url
+
+
 @pytest.fixture
-def quick(tmp_path: Path) -> Iterator[str]:
-    with listening(application(tmp_path)) as url:
+def quick(page: Page, tmp_path: Path) -> Iterator[str]:
+    with visited(page, application(tmp_path)) as url:
         yield url
 
 
@@ -86,7 +97,7 @@ def test_first_visit(served: str, page: Page, picture: Callable[[str], str]) -> 
 
 def test_series_and_jobs_of_a_run_that_goes_on(page: Page, tmp_path: Path, picture: Callable[[str], str]) -> None:
     gate = threading.Event()
-    with listening(application(tmp_path, lambda: DirectedEngine(gate), workers=1)) as url:
+    with visited(page, application(tmp_path, lambda: DirectedEngine(gate), workers=1)) as url:
         launch(page, url, "geo_loss", loss="0, 1")
         expect(page.locator("#status")).to_contain_text("0 of 2 runs done")
         expect(page.locator("#jobs svg")).to_contain_text("satcom_link on satvpn_sat")
@@ -99,7 +110,7 @@ def test_series_and_jobs_of_a_run_that_goes_on(page: Page, tmp_path: Path, pictu
 
 
 def test_stop(page: Page, tmp_path: Path) -> None:
-    with listening(application(tmp_path, lambda: DirectedEngine(threading.Event()), workers=1)) as url:
+    with visited(page, application(tmp_path, lambda: DirectedEngine(threading.Event()), workers=1)) as url:
         launch(page, url, "geo_loss", loss="0, 1")
         expect(page.locator("#runs")).to_contain_text("Running")
         page.get_by_role("button", name="Stop what has not ended").click()
@@ -125,8 +136,8 @@ def test_compare_launches(page: Page, quick: str, picture: Callable[[str], str])
     page.screenshot(path=picture("serve-5-compare"), full_page=True)
 
 
-def test_whole_table_and_bad_values(browser: Browser, quick: str) -> None:
-    page = browser.new_page()  # its console calls the refused form an error
+def test_whole_table_and_bad_values(page: Page, quick: str) -> None:
+    page = page.context.new_page()  # its console calls the refused form an error
     page.goto(quick + "page/scenario/satvpn/geo_loss")
     page.get_by_role("button", name="Take the file's whole table").click()
     expect(page.locator("#count")).to_contain_text("36 cells")
@@ -168,6 +179,17 @@ def test_with_the_keyboard_alone(page: Page, quick: str) -> None:
     page.get_by_role("button", name="Launch", exact=True).focus()
     page.keyboard.press("Enter")
     wait_for_end(page, 2)
+
+
+def test_nothing_ticked_launches_nothing(page: Page, quick: str) -> None:
+    page = page.context.new_page()  # its console calls the refused form an error
+    page.goto(quick + "page/scenario/satvpn/geo_loss")
+    for box in page.get_by_role("group", name="vpn", exact=True).get_by_role("checkbox").all():
+        box.uncheck()
+    expect(page.locator("#count")).to_have_text("choose a value of vpn")
+    page.get_by_role("button", name="Launch", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("vpn: choose at least one value")
+    expect(page.get_by_role("group", name="vpn", exact=True).get_by_role("checkbox", checked=True)).to_have_count(0)
 
 
 def test_log_in(page: Page, tmp_path: Path) -> None:

@@ -11,9 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 from made_up import ERROR, FAILED, NOT_RUN, write_results
 
 from openbach_run import cli
+from openbach_run.report import document
 from openbach_run.report.cells import Campaigns, Cell, matches, partner, read_campaigns
 from openbach_run.report.claims import (
     CONFIRMED,
@@ -26,9 +30,10 @@ from openbach_run.report.claims import (
     read_claims,
     why,
 )
-from openbach_run.report.command import CLAIMS
+from openbach_run.report.command import CLAIMS, REPOSITORY, TEMPLATES
 from openbach_run.report.content import Setting, changes_table, failures, measures_tables, settings, times_table
 from openbach_run.report.recommendations import recommend
+from openbach_run.tables import Table, as_markdown, plain
 
 GEO_1 = {"scenario": ["geo_loss"], "loss": ["1"]}
 
@@ -76,6 +81,45 @@ def test_failed_and_missing_runs_are_shown(campaigns: Campaigns, report: Path) -
 def test_what_a_program_printed_is_no_markup(report: Path) -> None:
     page = html.unescape((report / "report.html").read_text())
     assert ERROR.replace("\x1b", "") in page
+
+
+FOREIGN = """![x](/etc/hostname) <b> [y](http://example.org) `c` *d* _e_ | # & &lt; $\\frac$ #read("/etc/hostname") \\ "f\""""
+
+
+def test_values_are_shown_as_they_are_and_bring_nothing_in(tmp_path: Path) -> None:
+    """Markdown, HTML, Typst and matplotlib's formulas in arguments' values; names of files that are too long."""
+    results = write_results(tmp_path / "results", seeds=1, vpn=("none", FOREIGN), pep=("none",), cc=("cubic",), loss=("0",))
+    sizes = ["../../b", "a\n# b\n\n```\n", "x" * 400]
+    for file in results.glob("runs/*/record.json"):
+        record = json.loads(file.read_text())
+        record["arguments"]["size"] = sizes[int(record["run_id"], 16) % 3]
+        file.write_text(json.dumps(record))
+    asked = json.loads((results / "campaign.json").read_text())
+    for run in asked["runs"]:
+        run["arguments"]["size"] = sizes[int(run["run_id"], 16) % 3]
+    (results / "campaign.json").write_text(json.dumps({**asked, "command": "a\n```\n![x](/etc/hostname)"}))
+    assert cli.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    page = (tmp_path / "report/report.html").read_text()
+    assert FOREIGN in html.unescape(page)
+    assert all(source.startswith("data:image/svg") for source in re.findall(r'<img src="([^"]*)', page))
+    assert not re.search(r"<(b|script)>|<a href=\"(?!#|https://)|<a href=\"http://example", page)
+    names = [file.name for file in (tmp_path / "report/figures").iterdir()]
+    assert all(re.fullmatch(r"[\w.+-]{1,130}", name, re.ASCII) for name in names)
+    assert len(names) == len(set(names)) > 0
+
+
+@settings_of_hypothesis(max_examples=25, deadline=None)
+@given(text=st.text())
+def test_any_text_can_be_set(text: str) -> None:
+    table = as_markdown(Table(f"of {text}", [text], [[text]], text, 1))
+    markdown = f"# Title\n\n## {plain(text)}\n\n- {plain(text)}\n\n{table}"
+    assert document.as_pdf(markdown, REPOSITORY, TEMPLATES / "page.typ.j2").startswith(b"%PDF")
+    assert "</html>" in document.as_html(markdown, REPOSITORY, TEMPLATES / "page.html.j2")
+
+
+def test_a_report_has_no_images_but_its_own(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="images of its own"):
+        document.as_html("# T\n\n![x](/etc/hostname)", tmp_path, TEMPLATES / "page.html.j2")
 
 
 def test_selections() -> None:

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from test_results import record
 
 from openbach_run.campaign import Campaign
 from openbach_run.model import parse_scenario
 from openbach_run.record import Record
-from openbach_run.tables import Table, as_html, as_latex, as_markdown, as_text, campaign_table, said
+from openbach_run.tables import Table, as_html, as_latex, as_markdown, as_text, campaign_table, plain, said
 
 
 def campaign(seeds: tuple[int, ...] = (1,), **values: tuple[str, ...]) -> Campaign:
@@ -107,3 +111,58 @@ def test_html_escapes_and_closes_its_elements() -> None:
 def test_labels_are_set_left_and_figures_right() -> None:
     lines = as_text(Table("t", ["vpn", "loss=0"], [["a", "1"]], "n", 1)).splitlines()
     assert (lines[2], lines[4]) == ("vpn  loss=0", "a         1")
+
+
+FOREIGN = [
+    "![x](/etc/passwd)", "[x](http://example.org)", "[x][y]", "[x]: /etc/passwd", "<script>alert(1)</script>", "&lt;", "&#60;",
+    "#link(\"x\")", "#read(\"/etc/passwd\")", "# title", "a #", "- item", "+ item", "1. item", "1) item", "-1", "> quoted",
+    "---", "***", "___", "~~~", "```", "===", "a|b", "a\\|b", "a\\", "*a*", "_a_", "a_b", "__a__", "`a`", "$a$", "[[a]", "a]b[",
+    "    code", "a  ", "28.50 [28.41–28.77]", "https://example.org", "<https://example.org>", "\\[x](y)", "-", "+",
+]  # fmt: skip
+
+
+PLACES = [
+    ("{}", "{}", {"p"}),
+    ("- {}", "{}", {"ul", "li"}),
+    ("### {}", "{}", {"h3"}),
+    ("**x {} y**: z", "x {} y: z", {"p", "strong"}),
+    ("x {} [y](#z)", "x {} y", {"p", "a"}),
+]
+"""Markdown around a text, what it shows, its elements."""
+
+
+def shown_as(markdown: str) -> tuple[str, set[str]]:
+    """The text that a browser shows, and the elements it is in."""
+    texts: list[str] = []
+    elements: set[str] = set()
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attributes: object) -> None:
+            elements.add(tag)
+
+        def handle_data(self, data: str) -> None:
+            texts.append(data)
+
+    Parser().feed(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
+    return "".join(texts), elements
+
+
+def words(text: str) -> str:
+    return " ".join("".join(one for one in re.sub(r"\s", " ", text) if one.isprintable()).split())
+
+
+@settings(deadline=None)
+@given(st.one_of(st.sampled_from(FOREIGN), st.text(), st.lists(st.sampled_from(FOREIGN), max_size=3).map("".join)))
+def test_text_from_elsewhere_is_no_markup(text: str) -> None:
+    """Wherever the report's template puts it: a paragraph, a list, a heading, strong and slanted text, an image's words, a
+    table."""
+    for form, shown, around in PLACES:
+        found, elements = shown_as(form.format(plain(text)))
+        assert words(found) == words(shown.format(text))
+        assert elements <= around
+    html = MarkdownIt("commonmark", {"html": False}).render(f"![{plain(text)}](figures/a.svg)")
+    assert re.fullmatch(r'<p><img src="figures/a.svg" alt="[^"]*" /></p>\n', html)
+    table = as_markdown(Table(f"of {text}", ["a", text], [[text, text]], text, 1))
+    found, elements = shown_as(table)
+    assert elements <= {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+    assert words(found).count(words(text)) >= 5

@@ -243,7 +243,7 @@ def test_declarations_that_say_nothing_clear(limits: dict[str, Any], words: str)
 def test_a_campaign_is_counted_before_its_cells_are_made() -> None:
     losses = ",".join(str(n / 100) for n in range(1500))
     rates = ",".join(f"{n}k" for n in range(1000, 2500))
-    with pytest.raises(InputError, match="27000000 runs; at most 20000 at once"):
+    with pytest.raises(InputError, match="27000000 runs; at most 200000 at once"):
         plan(ROOT / "scenarios/geo.json", [f"loss={losses}", f"rate={rates}"], (1,), PACKAGES)
 
 

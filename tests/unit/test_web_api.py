@@ -4,26 +4,38 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
+import subprocess
 import threading
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+import requests
 import rest_shapes as shapes
 from fake_engine import DirectedEngine
 from fastapi.testclient import TestClient
 from rest_shapes import differences
-from web import ARGUMENTS, ROOT, application, ended, start, visiting, wait_for
+from web import ARGUMENTS, ROOT, application, ended, enter, entrance, listening, start, visiting, wait_for
+
+from openbach_run.web import instances, reports
+from openbach_run.web.once import Once
 
 CONFORMANCE = json.loads((ROOT / "tests/data/conformance.json").read_text())
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    with visiting(application(tmp_path)) as visitor:
+    app = application(tmp_path)
+    app.state.directory = tmp_path
+    with visiting(app) as visitor:
         yield visitor
 
 
@@ -85,7 +97,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ("/statistics/satvpn/", shapes.Map([str])),
         ("/statistic/1/", {"statistics": [str], "suffixes": [str]}),
         ("/logs/?level=4&delay=5000", [shapes.LOG]),
-        ("/login/users/", [{**shapes.PROFILE}]),
+        ("/login/users/", [{name: shape for name, shape in shapes.PROFILE.items() if name != "favorites"}]),
     ],
 )  # fmt: skip
 def test_shapes(finished: TestClient, prefix: str, path: str, shape: Any) -> None:
@@ -233,6 +245,7 @@ def test_after_a_crash_nothing_runs(tmp_path: Path) -> None:
     gate = threading.Event()
     app = application(tmp_path, lambda: DirectedEngine(gate), workers=1)
     client = TestClient(app, base_url="http://127.0.0.1:8000")  # no lifespan: nothing is shut down
+    enter(app, client)
     number = start(client)
     wait_for(lambda: client.get(f"/scenario_instance/{number}/?quiet").json()["status"] == "Running", "the run")
     with visiting(application(tmp_path)) as again:
@@ -283,7 +296,6 @@ def test_an_instance_keeps_the_version_that_it_ran(client: TestClient) -> None:
 
 
 def test_favourites(client: TestClient) -> None:
-    assert client.post("/login/", json={"login": "me", "password": "any"}).status_code == 200
     sent = {"action": "favorite", "favorite": True}
     profile = client.post("/project/satvpn/scenario/geo/", json=sent).json()
     assert profile["favorites"] == {"satvpn": ["geo"]}
@@ -504,13 +516,242 @@ def test_the_web_ui_is_served_and_nothing_beside_it(tmp_path: Path) -> None:
 # Login
 
 
-def test_login_and_logout(client: TestClient) -> None:
+def test_login_and_logout(tmp_path: Path) -> None:
+    app = application(tmp_path)
+    right = {"login": "openbach", "password": app.state.services.sessions.token}
+    with visiting(app, logged_in=False) as client:
+        log_in_and_out(client, right)
+
+
+def log_in_and_out(client: TestClient, right: dict[str, str]) -> None:
     assert client.get("/login/").json()["username"] is None
-    profile = client.post("/login/", json={"login": "me", "password": "any"})
-    assert profile.json()["username"] == "me"
+    profile = client.post("/login/", json=right)
+    assert profile.json()["username"] == "openbach"
     assert "HttpOnly" in profile.headers["set-cookie"]
-    assert client.post("/login/", json={"login": "me", "password": "any"}).status_code == 409
+    assert client.post("/login/", json=right).status_code == 409
     assert client.get("/openbach/login/").json()["is_admin"]
     assert client.delete("/login/").status_code == 204
     assert client.get("/login/").json()["username"] is None
     assert client.post("/login/", json={"login": "me"}).status_code == 400
+
+
+# What a guest has written, what is removed meanwhile, names
+
+
+HOSTILE = [
+    "null", "3", "[]", "{}", '{"_metadata": 3}', '{"_metadata": {"time": NaN}}', "x", '{"_metadata": {"time": 1e999}}',
+    '{"_metadata": {"time": 99999999999999999999, "is_file": false, "job_instance_id": 1, "scenario_instance_id": 1}}',
+]  # fmt: skip
+METADATA = {
+    "time": 1_700_000_000_000, "is_file": False, "job_name": "\ud800", "agent_name": None, "job_instance_id": 1,
+    "scenario_instance_id": 1,
+}  # fmt: skip
+VALUES = ["NaN", "Infinity", "-Infinity", "1" + 400 * "0", "1e999", '"text"', "null", "[1]"]
+
+
+def paths_of(number: int) -> list[str]:
+    about, statistic = f"/scenario_instance/{number}/", "/statistic/1/"
+    of_value = f"{statistic}?name=value"
+    return [
+        about, f"{about}csv/", f"{about}archive/", f"{about}?files_count", f"/page/run/{number}/live", "/job_instance/1/",
+        statistic, f"{statistic}?origin", of_value, f"{of_value}&comparative", f"{of_value}&histogram=3",
+        "/project/satvpn/scenario_instance/",
+    ]  # fmt: skip
+
+
+def no_number(text: str) -> None:
+    pytest.fail(f"{text} is no JSON")
+
+
+@pytest.mark.parametrize("line", [*HOSTILE, *VALUES])
+def test_statistics_of_a_guest_may_be_anything(client: TestClient, line: str) -> None:
+    number = start(client)
+    ended(client, number)
+    (file,) = Path(client.app.state.directory).glob("geo/runs/*/statistics.jsonl")  # type: ignore[attr-defined]
+    metadata = json.dumps(METADATA)
+    lines = [line] if line in HOSTILE else [f'{{"value": {one}, "_metadata": {metadata}}}' for one in ("1", line, "2", "3")]
+    file.write_text(file.read_text() + "".join(one + "\n" for one in lines))
+    for path in paths_of(number):
+        answer = client.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+        if "json" in answer.headers["content-type"]:
+            json.loads(answer.content, parse_constant=no_number)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "null", "x", "{}", '{"event": "job_started", "t_s": NaN}', '{"event": "job_ended", "t_s": 1, "instance_id": []}',
+        '{"event": "scenario_started", "t_s": 1e308, "scenario": "none", "scenario_instance_id": 1}',
+        '{"event": "function_started", "t_s": 1, "scenario_instance_id": 1, "function": 99}',
+    ],
+)  # fmt: skip
+def test_events_of_a_guest_may_be_anything(client: TestClient, line: str) -> None:
+    number = start(client)
+    ended(client, number)
+    (file,) = Path(client.app.state.directory).glob("geo/runs/*/events.jsonl")  # type: ignore[attr-defined]
+    file.write_text(file.read_text() + line + "\n")
+    for path in paths_of(number):
+        assert client.get(path).status_code in (200, 404) if "/1/" in path else (200,), path
+    assert client.get(f"/scenario_instance/{number}/").json()["status"] == "Finished Ok"
+
+
+def test_instances_are_removed_while_they_are_listed(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = [start(client) for _ in range(4)]
+    for number in numbers:
+        ended(client, number)
+    shown, removed = instances.shown_instance, iter(numbers)
+
+    def slowly(services: Any, row: Any) -> Any:
+        services.database.delete_instance(next(removed))
+        return shown(services, row)
+
+    monkeypatch.setattr(instances, "shown_instance", slowly)
+    listed = client.get("/project/satvpn/scenario_instance/").json()
+    assert [one["scenario_instance_id"] for one in listed] == [4, 3]
+
+
+@pytest.mark.parametrize("name", ["", "/", "a/b", ".", "..", "../geo"])
+def test_scenarios_with_names_that_have_no_address_are_refused(client: TestClient, name: str) -> None:
+    scenario = {"name": name, "openbach_functions": []}
+    before = client.get("/project/").json()
+    assert client.post("/project/satvpn/scenario/", json=scenario).status_code == 400
+    assert client.post("/project/", json={"name": "p", "scenario": [scenario]}).status_code == 400
+    files = {"file": ("mine.json", json.dumps(scenario).encode(), "application/json")}
+    assert client.post("/page/import", data={"token": form_token(client)}, files=files).status_code == 422
+    assert client.get("/project/").json() == before
+
+
+@pytest.mark.parametrize("name", ["?", "#", "a b", "é", "&", "launch-1", "serve.sqlite", "serve.lock", "x" * 500])
+def test_scenarios_with_any_other_name_are_shown_and_run(client: TestClient, name: str) -> None:
+    """`launch-1` was also the directory of a report, serve.sqlite is the database."""
+    scenario = {"name": name, "openbach_functions": []}
+    files = {"file": ("mine.json", json.dumps(scenario).encode(), "application/json")}
+    assert client.post("/page/import", data={"token": form_token(client)}, files=files).status_code == 200
+    path = f"/project/satvpn/scenario/{quote(name, safe='')}/scenario_instance/"
+    number = client.post(path, json={}).json()["scenario_instance_id"]
+    assert ended(client, number)["status"] == "Finished Ok"
+
+
+# The page's form
+
+
+def form_token(client: TestClient) -> str:
+    return client.get("/").text.partition('name="token" value="')[2].partition('"')[0]
+
+
+def launch(client: TestClient, **fields: Any) -> Any:
+    form: dict[str, Any] = {f"values.{name}": value for name, value in ARGUMENTS.items()}
+    form = {**form, **fields, "token": form_token(client)}
+    form = {name: value for name, value in form.items() if value is not None}
+    return client.post("/page/scenario/satvpn/geo", data=form, follow_redirects=False)
+
+
+def launched(client: TestClient) -> int:
+    return len(client.get("/project/satvpn/scenario_instance/?quiet").json())
+
+
+def test_an_argument_without_a_ticked_value_launches_nothing(client: TestClient) -> None:
+    nothing: dict[str, Any] = {"values.vpn": None, "values.loss": " , "}
+    answer = launch(client, **nothing)
+    assert answer.status_code == 422
+    assert "vpn, loss: choose at least one value" in answer.text
+    assert 'value="none" checked' not in answer.text.partition("<legend>vpn")[2].partition("</fieldset>")[0]
+    assert launched(client) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"values.vpn": "wiregard"}, "vpn=wiregard: did you mean wireguard?"),
+        ({"values.link_file": "nofile.csv"}, "link_file: a link file is a file of the machine that serves"),
+        ({"values.cc_pep": "$nothing"}, "after $ comes an argument"),
+    ],
+)
+def test_values_are_looked_at_before_anything_is_launched(client: TestClient, fields: Any, words: str) -> None:
+    answer = launch(client, **fields)
+    assert answer.status_code == 422
+    assert words in html.unescape(answer.text)
+    assert client.get("/page/launch/1").status_code == 404
+    arguments = {**ARGUMENTS, **{name.removeprefix("values."): value for name, value in fields.items()}}
+    answer = client.post("/project/satvpn/scenario/geo/scenario_instance/", json={"arguments": arguments})
+    if fields.keys() == {"values.vpn"}:
+        assert answer.status_code == 422
+        assert words in answer.json()["error"]
+    else:  # a constant: OpenBACH takes no value for it
+        assert answer.status_code == 400
+        assert "not defined for this Scenario" in answer.json()["error"]
+    assert launched(client) == 0
+
+
+def test_millions_of_cells_are_counted_not_built(client: TestClient) -> None:
+    """3.6 GB for these, once."""
+    token = form_token(client)
+    many = {"values.rate": ",".join(f"{n}k" for n in range(1500)), "values.size": ",".join(map(str, range(1500)))}
+    tracemalloc.start()
+    answer = launch(client, **many, token=token)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert answer.status_code == 422
+    assert "2250000 runs; at most 2000 at once" in answer.text
+    assert most_bytes < 40_000_000
+
+
+def test_a_form_of_very_many_values_is_read(client: TestClient) -> None:
+    """Once every value was compared with all before: minutes."""
+    answer = launch(client, **{"values.size": ",".join(map(str, range(100_000)))})
+    assert answer.status_code == 422
+    assert "100000 runs are more than" in answer.text
+
+
+def test_five_clicks_on_report_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    gate = threading.Event()
+
+    def make(services: Any, number: int) -> None:
+        made.append(number)
+        assert gate.wait(20)
+        place = reports.directory_of(services, number) / "report"
+        place.mkdir(parents=True)
+        (place / "report.html").write_text("the report")
+
+    asked: list[str] = []
+    do = Once.do
+
+    async def asking(self: Once, name: str, work: Callable[[], None]) -> None:
+        asked.append(name)
+        await do(self, name, work)
+
+    monkeypatch.setattr(reports, "make_report", make)
+    monkeypatch.setattr(Once, "do", asking)
+    app = application(tmp_path)
+    with listening(app) as url:
+        session = requests.Session()
+        page = session.get(entrance(app, url), timeout=20).text
+        token = page.partition('name="token" value="')[2].partition('"')[0]
+        form = {f"values.{name}": value for name, value in ARGUMENTS.items()} | {"token": token}
+        session.post(f"{url}page/scenario/satvpn/geo", data=form, timeout=20).raise_for_status()
+        with ThreadPoolExecutor(5) as clients:
+            post = partial(session.post, f"{url}page/launch/1/report", data={"token": token}, timeout=20)
+            answers = [clients.submit(post) for _ in range(5)]
+            wait_for(lambda: made, "the first click")
+            wait_for(lambda: len(asked) == 5, "the other clicks")
+            gate.set()
+            assert [one.result().text for one in answers] == 5 * ["the report"]
+    assert made == [1]
+
+
+def test_what_goes_wrong_in_a_report_names_no_files_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(command: Any, **more: Any) -> Any:
+        return subprocess.CompletedProcess(command, 1, "", f"Traceback\nFileNotFoundError: {tmp_path}/secret")
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    with visiting(application(tmp_path)) as client:
+        number = launch(client).headers["location"].rpartition("/")[2]
+        wait_for(lambda: client.get(f"/page/launch/{number}/state").json()["done"], "the end of the run")
+        answer = client.post(f"/page/launch/{number}/report", data={"token": form_token(client)})
+    assert answer.status_code == 422
+    assert str(tmp_path) not in answer.text
+    assert str(tmp_path) in caplog.text

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 import pytest
+import requests
 from fastapi.testclient import TestClient
-from web import application, visiting
+from web import application, entrance, listening, visiting
 
 from openbach_run import cli
 from openbach_run.errors import InputError
 from openbach_run.web.guard import BODY_LIMIT_BYTES
-from openbach_run.web.serve import is_loopback, listen, read_password
+from openbach_run.web.serve import listen, read_password
 
 PASSWORD = "a password for a test"
 
@@ -26,7 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[TestClient]:
-    with visiting(application(tmp_path, password=PASSWORD)) as visitor:
+    with visiting(application(tmp_path, password=PASSWORD), logged_in=False) as visitor:
         yield visitor
 
 
@@ -94,28 +96,75 @@ def test_a_made_up_session_is_none(locked: TestClient) -> None:
     assert locked.get("/project/").status_code == 403
 
 
+# The address with the token
+
+
+def test_without_a_session_this_machine_is_told_nothing_either(tmp_path: Path) -> None:
+    with visiting(application(tmp_path), logged_in=False) as client:
+        for credentials in ({"login": "openbach", "password": "any"}, {"login": "openbach", "password": ""}):
+            assert client.post("/login/", json=credentials).status_code == 401
+        assert client.get("/project/").json() == {"error": "You are not logged in", "msg": "You are not logged in"}
+        assert client.post("/project/satvpn/scenario/geo/scenario_instance/", json={}).status_code == 403
+        page = client.get("/page/scenario/satvpn/geo", headers={"Accept": "text/html"})
+        assert "controller" in page.text and "Log in" in page.text
+
+
+def test_the_token_in_the_address_becomes_a_session(tmp_path: Path) -> None:
+    app = application(tmp_path)
+    with visiting(app, logged_in=False) as client:
+        answer = client.get(entrance(app, "/page/compare") + "&launch=1&launch=2", follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/page/compare?launch=1&launch=2")
+        assert "HttpOnly" in answer.headers["set-cookie"] and "SameSite=strict" in answer.headers["set-cookie"]
+        assert client.get("/project/").status_code == 200
+        assert "Scenarios" in client.get("/").text
+
+
+@pytest.mark.parametrize("path", ["//evil.example/", "/%2f/evil.example", "/\\evil.example"])
+def test_the_token_leads_to_no_other_site(tmp_path: Path, path: str) -> None:
+    app = application(tmp_path)
+    with visiting(app, logged_in=False) as client:
+        answer = client.get(f"http://127.0.0.1:8000{entrance(app, path)}", follow_redirects=False)
+        assert urlsplit(urljoin("http://127.0.0.1:8000/", answer.headers["location"])).netloc == "127.0.0.1:8000"
+
+
+@pytest.mark.parametrize("token", ["", "x", "é", "x" * 43])
+def test_another_token_opens_nothing(tmp_path: Path, token: str) -> None:
+    with visiting(application(tmp_path), logged_in=False) as client:
+        answer = client.get("/", params={"token": token}, follow_redirects=False)
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+
+
+def test_the_token_goes_with_no_other_method_and_no_other_host(tmp_path: Path) -> None:
+    app = application(tmp_path)
+    with visiting(app, logged_in=False) as client:
+        assert client.post(entrance(app, "/project/"), json={"name": "p"}).status_code == 403
+        assert client.get(entrance(app), headers={"Host": "evil.example"}).status_code == 403
+
+
+def test_neither_token_nor_password_is_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    app = application(tmp_path, password=PASSWORD)
+    with listening(app) as url:
+        requests.get(entrance(app, url), timeout=20)
+        requests.get(f"{url}page/launch/7?token={app.state.services.sessions.token}", timeout=20)
+        requests.post(f"{url}login/", json={"login": "openbach", "password": PASSWORD}, timeout=20)
+    printed = capfd.readouterr()
+    assert app.state.services.sessions.token not in printed.out + printed.err
+    assert PASSWORD not in printed.out + printed.err
+
+
 # The command's options
-
-
-def test_only_this_machine_goes_without_a_password(capsys: pytest.CaptureFixture[str]) -> None:
-    assert read_password("127.0.0.1", None) is None
-    assert read_password("localhost", None) is None
-    made = read_password("0.0.0.0", None)
-    assert made is not None
-    assert len(made) >= 20
-    assert made in capsys.readouterr().err
-    assert not is_loopback("::")
 
 
 def test_password_files(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(PASSWORD + "\nmore\n")
-    assert read_password("127.0.0.1", file) == PASSWORD
+    assert read_password(file) == PASSWORD
     file.write_text("short")
     with pytest.raises(InputError, match="12 characters"):
-        read_password("127.0.0.1", file)
+        read_password(file)
     with pytest.raises(InputError, match="--password-file"):
-        read_password("127.0.0.1", tmp_path / "none")
+        read_password(tmp_path / "none")
 
 
 def test_a_port_in_use_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,10 @@ from openbach_run.inventory import agent_addresses, load_inventory
 from openbach_run.job_packages import load_packages
 from openbach_run.package import load_scenarios
 from openbach_run.web.app import make_app
+from openbach_run.web.connections import CONNECTIONS, config
 from openbach_run.web.platform import Platform
 from openbach_run.web.serve import listen
+from openbach_run.web.sessions import COOKIE, Sessions
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -38,20 +40,35 @@ def application(
     workers: int = 2,
     web_ui: Path | None = None,
 ) -> FastAPI:
-    return make_app(PLATFORM, SCENARIOS, results, lambda jobs: engine(), [0] * workers, password, web_ui)
+    sessions = Sessions(password)
+    return make_app(
+        PLATFORM, SCENARIOS, results, lambda jobs: engine(), [0] * workers, sessions,
+        local=password is None, web_ui=web_ui,
+    )  # fmt: skip
 
 
 @contextmanager
-def visiting(app: FastAPI) -> Iterator[TestClient]:
+def visiting(app: FastAPI, *, logged_in: bool = True) -> Iterator[TestClient]:
     with TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=True) as client:
+        if logged_in:
+            enter(app, client)
         yield client
 
 
+def enter(app: FastAPI, client: TestClient) -> None:
+    client.cookies.set(COOKIE, app.state.services.sessions.begin())
+
+
+def entrance(app: FastAPI, url: str = "/") -> str:
+    """The address that logs in."""
+    return f"{url}?token={app.state.services.sessions.token}"
+
+
 @contextmanager
-def listening(app: FastAPI) -> Iterator[str]:
-    """The URL at which an application is served to anybody on this machine."""
+def listening(app: FastAPI, connections: int = CONNECTIONS) -> Iterator[str]:
+    """The URL at which an application is served on this machine."""
     place = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    server = uvicorn.Server(config(app, connections))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
     thread.start()
     wait_for(lambda: server.started, "the server")

@@ -9,6 +9,8 @@ other one is sent once, and it is for its caller to find out whether it arrived.
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import sys
 import time
 from collections.abc import Callable
@@ -36,6 +38,8 @@ CHUNK_BYTES = 1 << 16
 VAULT_PASSWORD_NEEDED = 460
 BAD_GATEWAY = (502, 503, 504)
 """A proxy before the controller got no answer from it."""
+CONTROLLER_FILE = "controller"
+"""OpenBACH's name for the file that says where the controller is and who logs in; in the current directory."""
 KEYS = ("controller", "login", "password", "vault_password")
 
 
@@ -96,6 +100,25 @@ def read_access(address: str | None, file: Path) -> Access:
     login = known.get("login") or _ask("Login", url, file, hidden=False)
     password = known.get("password") or _ask("Password", url, file, hidden=True)
     return Access(url, login, password, known.get("vault_password", ""))
+
+
+def write_access(file: Path, address: str, login: str, password: str) -> None:
+    """Writes the file `controller`, whole or not at all, for its owner's eyes only. `address` is as `read_access` takes
+    it; the auditorium scripts take a host alone. Raises InputError, and leaves a file for another controller alone."""
+    try:
+        known = _read_file(file) if file.exists() else {}
+        others = known.get("controller", "")
+        if file.exists() and (not others or base_url(others) != base_url(address)):
+            raise InputError(f"{file} is for another controller ({others or 'none'})")
+        new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            json.dump({"controller": address, "login": login, "password": password}, stream)
+        try:
+            new.replace(file)
+        finally:
+            new.unlink(missing_ok=True)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be written: {error}") from error
 
 
 def base_url(address: str) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,8 @@ from openbach_run.intervals import Estimate, estimate
 from openbach_run.model import SAME
 from openbach_run.record import Record, Store
 from openbach_run.results import least_transfer_time_s
+
+LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,16 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             orbit = str(orbits.get(name, ""))
             orbit = arguments.get(orbit[1:], "") if orbit[:1] == "$" else orbit
             values = {"scenario": name, "orbit": orbit, **_followers_named(arguments)}
+            values = {printable(one): printable(value) for one, value in values.items()}
             cell = cells.setdefault(tuple(values.items()), Cell(values))
             if planned["seed"] not in {run.seed for run in cell.runs}:
                 cell.runs.append(Run(planned["seed"], run_dir, record))
     return Campaigns(commands, list(cells.values()))
+
+
+def printable(text: str) -> str:
+    """With escapes (`\\n`, `\\x1b`) for what cannot be printed: a line remains a line wherever it is set."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def _asked(directory: Path) -> dict[str, Any]:
@@ -174,8 +183,11 @@ def is_number(text: str) -> bool:
 
 
 def file_name(*parts: str) -> str:
-    """`geo_loss-compared-0.1`: parts of a name, without what a file's name cannot have."""
-    return "-".join(re.sub(r"[^\w.+]", "_", part) for part in parts)
+    """`geo_loss-compared-0.1`: parts of a name. What a file's name or an address cannot have is left out, and what is too
+    long cut; a hash then tells such names apart."""
+    name = "-".join(parts)
+    safe = re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII)[:LONGEST_NAME]
+    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 Selection = Mapping[str, Any]

@@ -14,7 +14,7 @@ from openbach_run import results, tables
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document
-from openbach_run.report.cells import Campaigns, pep_hosts, read_campaigns
+from openbach_run.report.cells import Campaigns, pep_hosts, printable, read_campaigns
 from openbach_run.report.claims import Verdict, judge, read_claims, why
 from openbach_run.report.csv_files import cells_csv, claims_csv
 
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--baseline",
         metavar="NAME=VALUE",
-        nargs="+",
+        nargs="*",
         default=["vpn=none", "pep=none"],
         help="the configuration that all others are compared with (default vpn=none pep=none)",
     )
@@ -83,7 +83,7 @@ def main(argv: list[str]) -> int:
 
 def _baseline(settings: Sequence[str], campaigns: Campaigns) -> dict[str, str]:
     """Raises InputError for a baseline that no cell is."""
-    baseline = dict(text.partition("=")[::2] for text in settings)
+    baseline = dict(printable(text).partition("=")[::2] for text in settings)
     if not any(baseline.items() <= cell.values.items() for cell in campaigns.cells):
         known = {name for cell in campaigns.cells for name in cell.values}
         raise InputError(
@@ -140,7 +140,7 @@ def _text(
     sections: Sequence[Mapping[str, Any]],
     named_tables: Mapping[str, tables.Table],
 ) -> str:
-    template = document.templates(TEMPLATES).get_template("report.md.j2")
+    template = document.templates(TEMPLATES, document.as_markdown).get_template("report.md.j2")
     text = template.render(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         campaigns=campaigns,

@@ -12,11 +12,11 @@ from pathlib import Path
 from openbach_run.intervals import Estimate
 from openbach_run.model import SAME
 from openbach_run.report import figures
-from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, said
+from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, printable, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
 from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values
 from openbach_run.report.recommendations import AS_GOOD, recommend
-from openbach_run.tables import Table, figure
+from openbach_run.tables import Markdown, Table, figure, plain
 
 MEASURE = "transfer_time_s"
 FACTORS = ("vpn", "pep", "cc", "loss")
@@ -270,9 +270,9 @@ def _positions(cells: Sequence[Cell]) -> str:
     return "; ".join(f"{vpn} ({', '.join(peps)})" for vpn, peps in by_vpn.items()) or "none"
 
 
-def best_transports(campaigns: Campaigns) -> list[str]:
+def best_transports(campaigns: Campaigns) -> list[Markdown]:
     """A sentence for each orbit and loss: the best of all transports."""
-    sentences = []
+    sentences: list[Markdown] = []
     for setting in settings(campaigns):
         if not setting.is_matrix:
             continue
@@ -284,16 +284,15 @@ def best_transports(campaigns: Campaigns) -> list[str]:
             ]
             if best:
                 _, _, chosen = min(best)
-                sentences.append(
-                    f"**{setting.title}, {said('loss', loss)}**: {name_of(chosen.best, ('vpn', 'pep', 'cc'))}, "
-                    f"{figure(chosen.found)} s."
-                )
+                where = plain(f"{setting.title}, {said('loss', loss)}")
+                what = plain(f"{name_of(chosen.best, ('vpn', 'pep', 'cc'))}, {figure(chosen.found)} s.")
+                sentences.append(Markdown(f"**{where}**: {what}"))
     return sentences
 
 
-def failures(campaigns: Campaigns) -> list[str]:
+def failures(campaigns: Campaigns) -> list[Markdown]:
     """Every cell with runs that failed or are missing, with the first failure's words."""
-    told = []
+    told: list[Markdown] = []
     for cell in campaigns.cells:
         if not cell.whole:
             names = [name for name in cell.values if name == "scenario" or len(campaigns.distinct(name)) > 1]
@@ -303,10 +302,9 @@ def failures(campaigns: Campaigns) -> list[str]:
     return told
 
 
-def plain(text: str) -> str:
-    """Text from elsewhere (a program's error) for Markdown: nothing in it is markup, and it can be printed."""
-    printable = "".join(letter for letter in text if letter.isprintable())
-    return re.sub(r"([\\`*_\[\]<>|#&!])", r"\\\1", printable)
+def command_line(command: str) -> Markdown:
+    """As a line of code: indented, nothing in it can end the block."""
+    return Markdown(f"    {printable(command)}")
 
 
 def engines(campaigns: Campaigns) -> list[str]:
@@ -339,8 +337,8 @@ def named_packages(repository: Path) -> list[str]:
     return sorted({name for file in asking for name in json.loads(file.read_text())["packages"]})
 
 
-def page_of(docs: Path, name: str) -> str:
+def page_of(docs: Path, name: str) -> Markdown:
     """The text of docs/`name`.md below its title, its headings one level lower, without links to other files."""
     _, _, text = (docs / f"{name}.md").read_text(encoding="utf-8").partition("\n")
     unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", text.strip())
-    return re.sub(r"^#", "##", unlinked, flags=re.MULTILINE)
+    return Markdown(re.sub(r"^#", "##", unlinked, flags=re.MULTILINE))

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +15,43 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 from markupsafe import Markup
 
+from openbach_run.tables import Markdown, plain
 
-def templates(folder: Path, *, html: bool = False) -> Environment:
-    return Environment(
+
+def templates(folder: Path, finalize: Callable[[Any], Any] | None = None, *, html: bool = False) -> Environment:
+    """`finalize` makes every value what the document is written in."""
+    made = Environment(
         loader=FileSystemLoader(folder),
         autoescape=html,
         undefined=StrictUndefined,
+        finalize=finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["markdown"] = Markdown
+    return made
+
+
+def as_markdown(value: Any) -> Markdown:
+    return value if isinstance(value, Markdown) else plain(str(value))
 
 
 def as_html(markdown: str, folder: Path, template: Path) -> str:
     """`folder` is where the images' paths begin. Images become a part of the page, tables scroll by themselves."""
     tokens = _parser().parse(markdown)
-    titles = []
-    for number, token in enumerate(tokens):
-        if token.type == "heading_open" and token.tag in ("h2", "h3"):
-            title = tokens[number + 1].content
-            token.attrSet("id", _anchor(title))
-            if token.tag == "h2":
-                titles.append((_anchor(title), title))
+    headings = [
+        (token, "".join(part.content for part in tokens[number + 1].children or ()))
+        for number, token in enumerate(tokens)
+        if token.type == "heading_open" and token.tag in ("h2", "h3")
+    ]
+    anchors: dict[str, str] = {}
+    for token, title in sorted(headings, key=lambda heading: heading[0].tag):  # h2 first: the template links to them
+        anchor = _anchor(title)
+        while anchor in anchors:
+            anchor += "-"
+        anchors[anchor] = title
+        token.attrSet("id", anchor)
+    titles = [(token.attrGet("id"), title) for token, title in headings if token.tag == "h2"]
     body = _parser().renderer.render(tokens, _parser().options, {})
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
     body = re.sub(
@@ -68,7 +84,10 @@ def _anchor(title: str) -> str:
 
 
 def _figure(source: str, caption: str, folder: Path) -> str:
-    data = base64.b64encode((folder / source).read_bytes()).decode()
+    image = (folder / source).resolve()
+    if not image.is_relative_to(folder.resolve()):
+        raise ValueError(f"{source}: a report has images of its own only")
+    data = base64.b64encode(image.read_bytes()).decode()
     return (
         f'<figure><div class="wide" tabindex="0"><img src="data:image/svg+xml;base64,{data}" alt="{caption}"></div>'
         f"<figcaption>{caption}</figcaption></figure>"
@@ -126,7 +145,7 @@ def _typst_table(node: SyntaxTreeNode) -> str:
 
 def _string(text: str) -> str:
     """A string literal of Typst."""
-    return json.dumps(text, ensure_ascii=False)
+    return '"' + "".join(one if one.isprintable() and one not in '"\\' else f"\\u{{{ord(one):x}}}" for one in text) + '"'
 
 
 def _string_markup(text: str) -> str:

@@ -31,6 +31,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 SETTINGS: Any = {
     "svg.hashsalt": "openbach-run", "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8,
     "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True,
+    "text.parse_math": False,  # a $ in a value is a $
 }  # fmt: skip
 WIDE = 3
 """An axis of ratios that reaches over more than this factor is logarithmic."""

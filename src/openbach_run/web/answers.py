@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from dataclasses import dataclass
@@ -13,9 +14,13 @@ from fastapi.responses import JSONResponse
 
 from openbach_run.model import Malformed
 from openbach_run.web.launcher import Launcher
+from openbach_run.web.once import Once
 from openbach_run.web.platform import Platform
-from openbach_run.web.sessions import Sessions
+from openbach_run.web.sessions import LOGIN, Sessions, Tries
 from openbach_run.web.store import Database
+
+LARGEST_NUMBER = 1e150
+"""Of a statistic: the squares of such can be added up. What is not finite is larger."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,26 @@ class Services:
     launcher: Launcher
     platform: Platform
     sessions: Sessions
+    tries: Tries
+    reports: Once
+
+
+class Json(JSONResponse):
+    """Any JSON that Python can hold, records of guests included: what is no number (NaN) is null, no text is refused."""
+
+    def render(self, content: Any) -> bytes:
+        try:
+            return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+        except ValueError:
+            return json.dumps(_finite_or_null(content), separators=(",", ":")).encode()
+
+
+def _finite_or_null(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _finite_or_null(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite_or_null(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 class Refusal(Exception):
@@ -50,7 +75,7 @@ def refused_scenario(error: Malformed) -> Refusal:
 
 def refuse(request: Request, refusal: Exception) -> JSONResponse:
     assert isinstance(refusal, Refusal)
-    return JSONResponse(refusal.answer, refusal.status)
+    return Json(refusal.answer, refusal.status)
 
 
 def services(request: Request) -> Services:
@@ -80,6 +105,21 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} is too large")
     return value
+
+
+async def log_in(request: Request, services: Services, login: str, password: str) -> str | None:
+    """The new session's cookie; None for wrong credentials. Raises TooMany."""
+    sessions = services.sessions
+    if not sessions.is_token(password):
+        await asyncio.sleep(services.tries.wait_s(request.client.host if request.client else ""))
+        if not sessions.is_password(password):
+            return None
+    return sessions.begin() if login == LOGIN else None
+
+
+def is_number(value: Any) -> bool:
+    """Whether a statistic is a number that JSON and a chart can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
 
 
 def malformed(field: str) -> Refusal:

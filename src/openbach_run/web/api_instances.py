@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from statistics import fmean, pvariance
 from typing import Any
 
@@ -14,10 +15,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from openbach_run.web import instances
-from openbach_run.web.answers import Body, Refusal, Services, With, malformed, not_found
+from openbach_run.web.answers import Body, Json, Refusal, Services, With, is_number, malformed, not_found
 from openbach_run.web.store import LARGEST_ID, Row
 
-router = APIRouter()
+router = APIRouter(default_response_class=Json)
 
 BUCKETS = 10_000
 NO_STOP = "Not programmed yet"
@@ -54,8 +55,9 @@ def _one_by_one(services: Services, rows: Sequence[Row]) -> Iterator[str]:
     """A JSON list of whole instances, of which one is in memory at a time."""
     before = "["
     for row in rows:
-        yield before + json.dumps(instances.shown_instance(services, row))
-        before = ","
+        with suppress(Refusal):  # removed since the list was begun
+            yield before + json.dumps(instances.shown_instance(services, row))
+            before = ","
     yield "[]" if before == "[" else "]"
 
 
@@ -120,17 +122,17 @@ def download_csv(number: int, services: With) -> Response:
     return Response(_csv(services, number), media_type="text/csv", headers=headers)
 
 
-def _csv(services: Services, number: int) -> str:
+def _csv(services: Services, number: int) -> bytes:
     """Raises Refusal (404, as the backend has it) as long as the instance runs."""
     row = instances.find_instance(services, number)
     if row["stop_date"] is None:
         raise Refusal(404, "Trying to export the statistics of a scenario_instance still running")
-    return instances.as_csv(services, row)
+    return instances.as_csv(services, row).encode("utf-8", "backslashreplace")
 
 
 @router.get("/scenario_instance/{number:int}/archive/")
 def download_archive(number: int, services: With) -> Response:
-    content = _csv(services, number).encode()
+    content = _csv(services, number)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         member = tarfile.TarInfo(f"scenario_instance_{number}.csv")
@@ -259,13 +261,9 @@ def statistic(number: int, request: Request, services: With) -> Any:
     points = [
         (one["time"], one["values"][name])
         for one in lines
-        if _is_number(one["values"].get(name)) and (suffix is None or one.get("suffix") == suffix)
+        if is_number(one["values"].get(name)) and (suffix is None or one.get("suffix") == suffix)
     ]
     return _series(request, name, points)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _series(request: Request, name: str, points: Sequence[tuple[int, float]]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from openbach_run.web import answers
 from openbach_run.web.answers import Body, Refusal, Services, With
 from openbach_run.web.platform import VERSION
 from openbach_run.web.sessions import COOKIE
@@ -42,7 +43,7 @@ def who(request: Request, services: With) -> dict[str, Any]:
 
 
 @router.post("/login/")
-def log_in(request: Request, response: Response, body: Body, services: With) -> dict[str, Any]:
+async def log_in(request: Request, response: Response, body: Body, services: With) -> dict[str, Any]:
     if body.get("action", "authenticate") != "authenticate":
         raise Refusal(422, "The local controller has one user; log in as that")
     for field in ("login", "password"):
@@ -51,7 +52,7 @@ def log_in(request: Request, response: Response, body: Body, services: With) -> 
     if user_of(request, services) is not None:
         text = "A user is already connected. Please logout first and then log back in."
         raise Refusal(409, text, msg=text)
-    cookie = services.sessions.log_in(body["login"], body["password"])
+    cookie = await answers.log_in(request, services, body["login"], body["password"])
     if cookie is None:
         raise Refusal(401, "Wrong Credentials", msg="Wrong Credentials")
     response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")

@@ -8,9 +8,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from openbach_run.model import Malformed, Scenario, parse_scenario
+from openbach_run.model import Malformed, Scenario
 from openbach_run.web.answers import Body, Refusal, Services, With, malformed, not_found, refused_scenario
 from openbach_run.web.api_login import profile, user_of
+from openbach_run.web.instances import read_scenario
 
 router = APIRouter()
 
@@ -190,7 +191,7 @@ def _project_scenario(services: Services, sent: Any, index: int) -> Scenario:
     if not isinstance(sent.get("name"), str | int | float):
         raise _Malformed(f"scenario.{index}", "Scenario data should contain the name of the scenario to create.")
     try:
-        return parse_scenario(sent, services.platform.jobs)
+        return read_scenario(services, sent)
     except Malformed as error:
         message = refused_scenario(error).answer
         raise _Malformed(f"scenario.{sent['name']}", message.get("error_message", message)) from None
@@ -334,7 +335,7 @@ def favourite(name: str, scenario_name: str, body: Body, request: Request, servi
 
 def _parsed(services: Services, body: Mapping[str, Any]) -> Scenario:
     try:
-        return parse_scenario(body, services.platform.jobs)
+        return read_scenario(services, body)
     except Malformed as error:
         refusal = refused_scenario(error)
         raise Refusal(refusal.status, **{**refusal.answer, "scenario_data": body}) from None

@@ -3,25 +3,28 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
 from openbach_run import package
-from openbach_run.errors import InputError
+from openbach_run.errors import InputError, SetupError
 from openbach_run.model import Scenario
 from openbach_run.web import api_instances, api_login, api_platform, api_projects, page
-from openbach_run.web.answers import Refusal, Services, refuse
+from openbach_run.web.answers import Json, Refusal, Services, refuse
 from openbach_run.web.guard import Guard, TooLarge, too_large
 from openbach_run.web.launcher import Launcher, MakeEngine
+from openbach_run.web.once import Once
 from openbach_run.web.platform import Platform
-from openbach_run.web.sessions import Sessions
+from openbach_run.web.sessions import Sessions, TooMany, Tries
 from openbach_run.web.store import Database
 
 DATABASE = "serve.sqlite"
@@ -33,14 +36,15 @@ def make_app(
     results: Path,
     make_engine: MakeEngine,
     cpus: Sequence[int],
-    password: str | None,
+    sessions: Sessions,
+    *,
+    local: bool = True,
     web_ui: Path | None = None,
 ) -> FastAPI:
-    """The application; what it keeps lies in `results`. It ends its runs when it is shut down. `web_ui` is the folder of
-    OpenBACH's own web UI, to be found at /app."""
+    """The application; what it keeps lies in `results`. It ends its runs when it is shut down. `local`: it is for this
+    machine only. `web_ui` is the folder of OpenBACH's own web UI, to be found at /app. Raises InputError."""
     results.mkdir(parents=True, exist_ok=True)
     database = Database(results / DATABASE)
-    sessions = Sessions(password)
     launcher = Launcher(database, results, make_engine, platform.packages, cpus)
     begin_project(database, platform, scenarios)
 
@@ -51,7 +55,7 @@ def make_app(
         database.close()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.services = Services(database, launcher, platform, sessions)
+    app.state.services = Services(database, launcher, platform, sessions, Tries(), Once())
     for module in (api_login, api_platform, api_projects, api_instances):
         app.include_router(module.router)
         app.include_router(module.router, prefix="/openbach")
@@ -64,7 +68,11 @@ def make_app(
     app.add_exception_handler(RequestValidationError, _no_number)
     app.add_exception_handler(InputError, _bad_input)
     app.add_exception_handler(TooLarge, lambda request, error: too_large())
-    app.add_middleware(Guard, sessions=sessions)
+    app.add_exception_handler(SetupError, _no_engine)
+    app.add_exception_handler(TooMany, _too_many)
+    app.add_exception_handler(sqlite3.Error, _no_database)
+    app.add_exception_handler(ClientDisconnect, lambda request, error: Response(status_code=400))  # nobody reads it
+    app.add_middleware(Guard, sessions=sessions, local=local)
     return app
 
 
@@ -100,3 +108,16 @@ def _bad_input(request: Request, error: Exception) -> JSONResponse:
 
 def _no_number(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": f"{request.url.path}: not a number that could be an id"}, 404)
+
+
+def _too_many(request: Request, error: Exception) -> JSONResponse:
+    text = "Too many wrong passwords from this address; try again in some seconds, or use the token that serve printed"
+    return JSONResponse({"error": text, "msg": text}, 429)
+
+
+def _no_engine(request: Request, error: Exception) -> JSONResponse:
+    return Json({"error": str(error)}, 503)
+
+
+def _no_database(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": f"{DATABASE} in the results directory: {error}"}, 503)

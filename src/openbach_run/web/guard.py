@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Before any route: is the request for us, from a page of ours, small enough, and from somebody who may ask?
 
-- Without a password only this machine is served: the Host header must name it, or a page anywhere could reach the
-  server through a name that it makes resolve to 127.0.0.1 (DNS rebinding).
+- Where only this machine is served the Host header must name it, or a page anywhere could reach the server through a
+  name that it makes resolve to 127.0.0.1 (DNS rebinding).
 - A request that changes something and says which page it comes from (Origin, Sec-Fetch-Site) must come from ours.
-- Bodies have a limit, announced or not.
-- With a password, everything but logging in needs a session.
+- Bodies have a limit, announced or not, and so have all that are being worked on together.
+- Everything but logging in needs a session; ?token=… begins one, and leaves the address.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
-from starlette.datastructures import Headers
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.datastructures import Headers, QueryParams
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from openbach_run.web.sessions import COOKIE, Sessions
 
 BODY_LIMIT_BYTES = 4_000_000
+LOGIN_LIMIT_BYTES = 16_000
+"""Of a body from somebody without a session."""
+BODIES_LIMIT_BYTES = 32_000_000
 SAFE = ("GET", "HEAD", "OPTIONS")
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 OPEN_PATHS = ("/login/", "/openbach/login/", "/version/", "/openbach/version/", "/page/login")
@@ -36,52 +39,71 @@ class TooLarge(Exception):
 
 
 class Guard:
-    """ASGI middleware."""
+    """ASGI middleware. `local`: only this machine is served."""
 
-    def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
-        self._app, self._sessions = app, sessions
+    def __init__(self, app: ASGIApp, sessions: Sessions, local: bool) -> None:
+        self._app, self._sessions, self._local = app, sessions, local
+        self._bodies = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        if (answer := self._objection(scope, headers)) is not None:
-            await answer(scope, receive, send)
-            return
-        got = 0
-
-        async def limited() -> Message:
-            nonlocal got
-            message = await receive()
-            got += len(message.get("body", b""))
-            if got > BODY_LIMIT_BYTES:
-                raise TooLarge
-            return message
 
         async def hardened(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *HEADERS]
             await send(message)
 
-        await self._app(scope, limited, hardened)
+        headers = Headers(scope=scope)
+        limit = BODY_LIMIT_BYTES if self._has_session(headers) else LOGIN_LIMIT_BYTES
+        if (answer := self._objection(scope, headers, limit)) is not None:
+            await answer(scope, receive, hardened)
+            return
+        got = 0
 
-    def _objection(self, scope: Scope, headers: Headers) -> JSONResponse | RedirectResponse | None:
+        async def limited() -> Message:
+            nonlocal got
+            message = await receive()
+            read = len(message.get("body", b""))
+            got, self._bodies = got + read, self._bodies + read
+            if got > limit or self._bodies > BODIES_LIMIT_BYTES:
+                raise TooLarge
+            return message
+
+        try:
+            await self._app(scope, limited, hardened)
+        finally:
+            self._bodies -= got
+
+    def _objection(self, scope: Scope, headers: Headers, limit: int) -> Response | None:
         host = headers.get("host", "")
-        if self._sessions.open and _name(f"//{host}") not in LOCAL_NAMES:
+        if self._local and _name(f"//{host}") not in LOCAL_NAMES:
             return JSONResponse({"error": f"this server serves this machine only, not {host[:100]}"}, 403)
         if scope["method"] not in SAFE and not _from_our_page(headers, host):
             return JSONResponse({"error": "this request comes from a page of another site"}, 403)
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > BODY_LIMIT_BYTES:
+        if not length.isdecimal() or int(length[:20]) > limit:
             return too_large()
-        if self._sessions.open or scope["path"] in OPEN_PATHS or scope["path"].startswith("/page/static/"):
-            return None
-        if self._sessions.user(cookies(headers).get(COOKIE)) is not None:
+        query = QueryParams(scope["query_string"])
+        if scope["method"] == "GET" and self._sessions.is_token(query.get("token", "")):
+            return self._entered(scope["path"], query, headers)
+        if scope["path"] in OPEN_PATHS or scope["path"].startswith("/page/static/") or self._has_session(headers):
             return None
         if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
             return RedirectResponse("/page/login", 303)
         return JSONResponse({"error": "You are not logged in", "msg": "You are not logged in"}, 403)
+
+    def _has_session(self, headers: Headers) -> bool:
+        return self._sessions.user(cookies(headers).get(COOKIE)) is not None
+
+    def _entered(self, path: str, query: QueryParams, headers: Headers) -> Response:
+        """To the same address without the token, which is not to stay in a history or a bookmark."""
+        rest = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
+        answer = RedirectResponse(f"/{quote(path.lstrip('/'))}{'?' if rest else ''}{rest}", 303)
+        if not self._has_session(headers):
+            answer.set_cookie(COOKIE, self._sessions.begin(), httponly=True, samesite="strict")
+        return answer
 
 
 def cookies(headers: Mapping[str, str]) -> dict[str, str]:
@@ -113,4 +135,5 @@ def _name(url: str) -> str | None:
 
 
 def too_large() -> JSONResponse:
-    return JSONResponse({"error": f"a request may have {BODY_LIMIT_BYTES // 1_000_000} MB at most"}, 413)
+    text = f"a request may have {BODY_LIMIT_BYTES // 1_000_000} MB at most, one to log in {LOGIN_LIMIT_BYTES // 1000} kB"
+    return JSONResponse({"error": text}, 413)

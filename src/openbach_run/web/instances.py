@@ -14,6 +14,7 @@ from typing import Any
 
 from openbach_run.campaign import Campaign, sub_scenarios
 from openbach_run.engine.virtual import GUEST_START_NS
+from openbach_run.errors import InputError
 from openbach_run.inventory import Inventory
 from openbach_run.model import Malformed, Scenario, check_values, jobs_started, parse_scenario
 from openbach_run.record import events, statistics
@@ -22,8 +23,22 @@ from openbach_run.web.replay import Names, ScenarioState, as_date, begin, docume
 from openbach_run.web.store import STOPPED, Row
 
 GUEST_START_MS = GUEST_START_NS // 1_000_000
+LATEST_MS = 10**14
+NUMBERS = ("time", "is_file", "job_instance_id", "scenario_instance_id")
+"""Of a statistic's metadata."""
 
 # Starting
+
+
+def read_scenario(services: Services, sent: Any) -> Scenario:
+    """A scenario that is to be kept. Its name is a part of an address; the backend keeps others, too, which it then
+    cannot show, and refuses them for projects. Raises Malformed."""
+    scenario = parse_scenario(sent, services.platform.jobs)
+    if "/" in scenario.name:
+        raise Malformed(400, {"error": "'/' character forbidden in scenario name", "name": scenario.name})
+    if scenario.name in ("", ".", ".."):
+        raise Malformed(400, {"error": "You must provide a name to create a Scenario", "name": scenario.name})
+    return scenario
 
 
 def find_scenario(services: Services, project: str, name: str) -> tuple[Scenario, dict[str, Scenario], dict[str, int]]:
@@ -121,7 +136,7 @@ def find_instance(services: Services, number: int) -> Row:
 def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState], Names]:
     """The instance that was launched and its sub-scenarios by their number in the record, and how to call them."""
     stored = {**services.database.stored(json.loads(owner["versions"])), **_as_run(owner)}
-    states = replay(events(Path(owner["run_dir"])), stored) if owner["run_dir"] else {}
+    states = _replayed(Path(owner["run_dir"]), stored) if owner["run_dir"] else {}
     if 1 not in states:
         values = json.loads(owner["arguments"])
         arguments = {name: value for name, value in values.items() if name in stored[owner["scenario"]]["arguments"]}
@@ -145,6 +160,14 @@ def _as_run(owner: Row) -> dict[str, dict[str, Any]]:
         spec = json.loads((Path(owner["run_dir"]) / "run.json").read_text())
         return {spec["scenario"]["name"]: spec["scenario"], **spec["sub_scenarios"]}
     except (OSError, ValueError, KeyError):
+        return {}
+
+
+def _replayed(run_dir: Path, stored: Mapping[str, Mapping[str, Any]]) -> dict[int, ScenarioState]:
+    """A run's events are a guest's: of those that make no sense nothing is told but what the database knows."""
+    try:
+        return replay(events(run_dir), stored)
+    except Exception:
         return {}
 
 
@@ -191,7 +214,7 @@ def measured(services: Services, row: Row) -> Iterator[dict[str, Any]]:
     states, names = states_of(services, owner)
     begun_ms = int(names.begin.timestamp() * 1000)
     wanted = set(_numbers(states[row["number"]])) if row["number"] in states else set()
-    for line in statistics(Path(owner["run_dir"])) if owner["run_dir"] else []:
+    for line in sent_statistics(Path(owner["run_dir"])) if owner["run_dir"] else []:
         metadata = line["_metadata"]
         if metadata["scenario_instance_id"] in wanted and metadata["job_instance_id"] in names.jobs:
             values = {name: value for name, value in line.items() if name != "_metadata"}
@@ -203,6 +226,24 @@ def measured(services: Services, row: Row) -> Iterator[dict[str, Any]]:
                 "owner_scenario_instance_id": owner["id"],
                 "values": values,
             }
+
+
+def sent_statistics(run_dir: Path) -> list[Mapping[str, Any]]:
+    """The statistics of a run that say of what they are. The file is a guest's: it may hold anything."""
+    try:
+        return [line for line in statistics(run_dir) if _is_whole(line)]
+    except (InputError, OSError, ValueError, RecursionError):
+        return []
+
+
+def _is_whole(line: Any) -> bool:
+    metadata = line.get("_metadata") if isinstance(line, dict) else None
+    return (
+        isinstance(metadata, dict)
+        and all(isinstance(metadata.get(name), int) for name in NUMBERS)
+        and all(isinstance(metadata.get(name), str | None) for name in ("job_name", "agent_name", "suffix"))
+        and abs(metadata["time"]) < LATEST_MS
+    )
 
 
 def _numbers(state: ScenarioState) -> Iterator[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import queue
 import re
 import shlex
@@ -21,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign import Campaign, RunSpec
+from openbach_run.campaign import NO_FILE, Campaign, RunSpec, check_cells, check_references
 from openbach_run.errors import InputError, SetupError
 from openbach_run.executor import Engine, PlannedRun, execute_run
 from openbach_run.inventory import Inventory
@@ -31,6 +32,9 @@ from openbach_run.web.replay import as_date
 from openbach_run.web.store import FINISHED_KO, RUNNING, SCHEDULING, STOPPED, Database, Row
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+OWN_FILES = "serve."
+"""How the names of the server's own files in the results directory begin."""
 
 FINAL = ("Finished Ok", FINISHED_KO, STOPPED)
 
@@ -78,7 +82,8 @@ class Launcher:
     def launch(
         self, campaign: Campaign, inventory: Inventory, project: str, versions: Mapping[str, int], launch: int | None
     ) -> list[int]:
-        """Ids of new instances, one per run of the campaign. Raises SetupError."""
+        """Ids of new instances, one per run of the campaign. Raises InputError and SetupError."""
+        check(campaign, self._packages)
         identity = self._make_engine(campaign.jobs()).identity
         directory = self.directory(campaign.scenario.name)
         orders = []
@@ -126,7 +131,7 @@ class Launcher:
 
     def directory(self, scenario: str) -> Path:
         """The results directory of a scenario, whatever it is called."""
-        if SAFE_NAME.fullmatch(scenario):
+        if SAFE_NAME.fullmatch(scenario) and not scenario.startswith(OWN_FILES):
             return self._results / scenario
         return self._results / f"scenario-{hashlib.sha256(scenario.encode()).hexdigest()[:16]}"
 
@@ -149,11 +154,17 @@ class Launcher:
     def _work(self, cpu: int) -> None:
         while (order := self._orders.get()) is not None:
             try:
-                self._run(order, cpu)
-            except (InputError, SetupError, OSError) as error:
-                self._end(order, FINISHED_KO, 0.0, str(error))
-            except Exception as error:  # whatever it is, the next order is to be executed
-                self._end(order, FINISHED_KO, 0.0, f"{type(error).__name__}: {error}")
+                self._try(order, cpu)
+            except Exception:  # the database cannot be written: the next order may find it better
+                logging.getLogger(__name__).exception("scenario instance %d: how it ended is not kept", order.instance)
+
+    def _try(self, order: Order, cpu: int) -> None:
+        try:
+            self._run(order, cpu)
+        except (InputError, SetupError, OSError) as error:
+            self._end(order, FINISHED_KO, 0.0, str(error))
+        except Exception as error:  # whatever it is, the next order is to be executed
+            self._end(order, FINISHED_KO, 0.0, f"{type(error).__name__}: {error}")
 
     def _run(self, order: Order, cpu: int) -> None:
         with self._busy.held(order.spec.run_id), self._stores.opened(order.directory) as store:
@@ -252,6 +263,19 @@ class Launcher:
 
     def _date(self, order: Order, t_s: float) -> str:
         return as_date(order.begin + timedelta(seconds=t_s))
+
+
+def check(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """What is looked at before anything is started, by the page or by REST. Raises InputError."""
+    check_references(campaign.values)
+    check_cells(campaign, {name: package.job for name, package in packages.items()})
+    link_files = campaign.scenario.sweep.get("link_files")
+    for name, values in campaign.values.items():
+        if isinstance(link_files, list) and name in link_files and set(values) != {NO_FILE}:
+            raise InputError(
+                f"{name}: a link file is a file of the machine that serves; run it there with ./openbach-run "
+                f"{campaign.scenario.name} {name}=FILE, or give {NO_FILE}"
+            )
 
 
 def stopped_name(instance: int) -> str:

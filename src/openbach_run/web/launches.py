@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -13,11 +13,11 @@ from typing import Any
 from openbach_run.campaign import Campaign, campaign_of
 from openbach_run.errors import InputError
 from openbach_run.model import parse_scenario
-from openbach_run.record import Record, Store, events, statistics
+from openbach_run.record import Record, Store, events
 from openbach_run.sub_runs import unfold_all, unfold_campaign
 from openbach_run.tables import campaign_table, said
-from openbach_run.web.answers import Services, not_found
-from openbach_run.web.instances import GUEST_START_MS, find_scenario, project_inventory
+from openbach_run.web.answers import Services, is_number, not_found
+from openbach_run.web.instances import GUEST_START_MS, find_scenario, project_inventory, sent_statistics
 from openbach_run.web.replay import as_date
 from openbach_run.web.store import LARGEST_ID, Row
 
@@ -27,20 +27,25 @@ POINTS_LIMIT = 1000
 
 
 def launch(
-    services: Services, project: str, name: str, given: Mapping[str, tuple[str, ...]], seeds: tuple[int, ...]
+    services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: tuple[int, ...]
 ) -> int:
-    """Starts a campaign. Its id. Raises InputError or Refusal."""
+    """Starts a campaign of the values that are given, at least one of each argument. Its id. Raises InputError or
+    Refusal."""
     scenario, subs, versions = find_scenario(services, project, name)
-    campaign = campaign_of(Path(name), scenario, subs, given, seeds, services.platform.packages)
-    runs = len(campaign.cells) * len(seeds)
-    if runs > RUNS_LIMIT:
-        raise InputError(f"{runs} runs are more than the {RUNS_LIMIT} that are started here at once")
+    if missing := [argument for argument in scenario.arguments if not given.get(argument)]:
+        raise InputError(f"{', '.join(missing)}: choose at least one value")
+    chosen = {argument: tuple(values) for argument, values in given.items()}
+    campaign = campaign_of(Path(name), scenario, subs, chosen, seeds, services.platform.packages, RUNS_LIMIT)
     inventory = project_inventory(services, project, campaign)
     number = services.database.execute(
         'INSERT INTO launch (project, scenario, created, "values", seeds) VALUES (?, ?, ?, ?, ?)',
         project, name, as_date(datetime.now(UTC)), json.dumps(campaign.values), json.dumps(seeds),
     )  # fmt: skip
-    services.launcher.launch(campaign, inventory, project, versions, number)
+    try:
+        services.launcher.launch(campaign, inventory, project, versions, number)
+    except BaseException:
+        services.database.execute("DELETE FROM launch WHERE id = ?", number)
+        raise
     return number
 
 
@@ -155,16 +160,16 @@ def live(run: Row) -> dict[str, Any]:
     place = Path(run["run_dir"])
     if not run["run_dir"] or not place.is_dir():
         return {"series": [], "jobs": []}
-    return {"series": list(_series(place)), "jobs": list(_jobs(place))}
+    return {"series": list(_series(place)), "jobs": _jobs(place)}
 
 
 def _series(run_dir: Path) -> Iterator[dict[str, Any]]:
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    for line in statistics(run_dir):
+    for line in sent_statistics(run_dir):
         metadata = line["_metadata"]
-        labels = (metadata["job_name"], metadata["agent_name"] or "", metadata.get("suffix") or "")
+        labels = tuple(metadata.get(name) or "" for name in ("job_name", "agent_name", "suffix"))
         for name, value in line.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            if is_number(value):
                 time_s = (metadata["time"] - GUEST_START_MS) / 1000
                 points.setdefault((name, *labels), []).append((time_s, float(value)))
     for (name, job, agent, suffix), found in points.items():
@@ -174,10 +179,17 @@ def _series(run_dir: Path) -> Iterator[dict[str, Any]]:
             yield {"name": name, "label": label, "points": found[::step]}
 
 
-def _jobs(run_dir: Path) -> Iterator[dict[str, Any]]:
+def _jobs(run_dir: Path) -> list[dict[str, Any]]:
+    try:
+        return list(_jobs_in(events(run_dir)))
+    except Exception:  # a guest's events: they may be anything
+        return []
+
+
+def _jobs_in(events: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     jobs: dict[int, dict[str, Any]] = {}
     now_s = 0.0
-    for event in events(run_dir):
+    for event in events:
         now_s = event["t_s"]
         if event["event"] == "job_started":
             jobs[event["instance_id"]] = {

@@ -7,24 +7,27 @@ Plain HTML from templates/, one style sheet and two scripts from static/; nothin
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader
 from starlette.datastructures import FormData, UploadFile
 
 from openbach_run.campaign import parse_seeds, settings_of, sweep_table
+from openbach_run.engine.rest import CONTROLLER_FILE
 from openbach_run.errors import InputError
-from openbach_run.model import Malformed, Scenario, parse_scenario
+from openbach_run.model import Malformed, Scenario
 from openbach_run.package import PROJECT
 from openbach_run.results import as_csv
 from openbach_run.sub_runs import unfold_all
 from openbach_run.values import argument_choices
-from openbach_run.web import launches, reports
-from openbach_run.web.answers import Refusal, Services, With, not_found
-from openbach_run.web.instances import find_instance, find_scenario
+from openbach_run.web import answers, launches, reports
+from openbach_run.web.answers import Json, Refusal, Services, With, not_found
+from openbach_run.web.instances import find_instance, find_scenario, read_scenario
 from openbach_run.web.sessions import COOKIE
 
 HERE = Path(__file__).parent
@@ -52,22 +55,18 @@ Form = Annotated[FormData, Depends(read_form)]
 
 
 def shown(request: Request, services: Services, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page. On this machine a visitor has a session without asking for one: it protects the page's forms."""
-    cookie = request.cookies.get(COOKIE)
-    if services.sessions.user(cookie) is None:
-        cookie = services.sessions.log_in("local", "") if services.sessions.open else None
-    values = {**values, "token": services.sessions.token(cookie) if cookie else "", "open": services.sessions.open}
+    """A page. The visitor's session protects its forms."""
+    token = services.sessions.form_token(request.cookies.get(COOKIE, ""))
+    values = {**values, "token": token, "controller_file": CONTROLLER_FILE}
     answer = HTMLResponse(templates.get_template(template).render(values), status)
     answer.headers["Content-Security-Policy"] = POLICY
     answer.headers["Cache-Control"] = "no-store"
-    if cookie and cookie != request.cookies.get(COOKIE):
-        answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
     return answer
 
 
 def check_token(request: Request, services: Services, form: FormData) -> None:
     token = form.get("token")
-    if not services.sessions.knows_token(request.cookies.get(COOKIE), token if isinstance(token, str) else ""):
+    if not services.sessions.knows_form_token(request.cookies.get(COOKIE), token if isinstance(token, str) else ""):
         raise Refusal(403, "This form is too old, or not ours: open the page again")
 
 
@@ -93,10 +92,10 @@ def scenario(project: str, name: str, request: Request, services: With) -> Respo
 
 def _scenario(
     request: Request, services: Services, project: str, name: str, status: int = 200, error: str = "",
-    given: dict[str, list[str]] | None = None, seeds: str = "1",
+    given: Mapping[str, list[str]] | None = None, seeds: str = "1",
 ) -> Response:  # fmt: skip
     found, subs, _ = find_scenario(services, project, name)
-    fields = argument_fields(found, subs, services, given or {})
+    fields = argument_fields(found, subs, services, given)
     return shown(
         request,
         services,
@@ -111,10 +110,10 @@ def _scenario(
 
 
 def argument_fields(
-    found: Scenario, subs: dict[str, Scenario], services: Services, given: dict[str, list[str]]
+    found: Scenario, subs: dict[str, Scenario], services: Services, given: Mapping[str, list[str]] | None
 ) -> list[dict[str, Any]]:
     """What the form asks for: of each argument and constant its choices if it has any, what is chosen, what a sweep would
-    take."""
+    take. `given` is what has been chosen, None in a new form."""
     choices = argument_choices(found, services.platform.jobs, subs)
     settings = settings_of(found, subs)
     constants = {name: value for one in (*subs.values(), found) for name, value in one.defaults.items()}
@@ -130,8 +129,8 @@ def argument_fields(
         own = constants if is_constant else defaults
         default = whole[:1] if name in swept or name not in own else [str(own[name])]
         fields.append({
-            "name": name, "description": settings[name], "choices": choices.get(name, ()),
-            "whole": whole or default, "chosen": given.get(name, default), "is_constant": is_constant,
+            "name": name, "description": settings[name], "choices": choices.get(name, ()), "is_constant": is_constant,
+            "whole": whole or default, "chosen": default if given is None else given.get(name, []),
         })  # fmt: skip
     return fields
 
@@ -142,8 +141,7 @@ def start(project: str, name: str, request: Request, form: Form, services: With)
     given = given_values(form)
     seeds = str(form.get("seeds") or "1")[:1000]
     try:
-        chosen = {argument: tuple(values) for argument, values in given.items() if values}
-        number = launches.launch(services, project, name, chosen, parse_seeds(seeds))
+        number = launches.launch(services, project, name, given, parse_seeds(seeds))
     except InputError as error:
         return _scenario(request, services, project, name, 422, str(error), given, seeds)
     except Refusal as refusal:
@@ -155,14 +153,13 @@ def start(project: str, name: str, request: Request, form: Form, services: With)
 
 def given_values(form: FormData) -> dict[str, list[str]]:
     """Fields `value.<argument>` are one value each (boxes that are ticked), `values.<argument>` a text with commas."""
-    given: dict[str, list[str]] = {}
+    given: dict[str, dict[str, None]] = {}
     for key, text in form.multi_items():
         kind, _, name = key.partition(".")
         if kind in ("value", "values") and isinstance(text, str):
             parts = [text] if kind == "value" else text.split(",")
-            known = given.setdefault(name, [])
-            known += [part.strip() for part in parts if part.strip() and part.strip() not in known]
-    return given
+            given.setdefault(name, {}).update(dict.fromkeys(part.strip() for part in parts if part.strip()))
+    return {name: list(values) for name, values in given.items()}
 
 
 @router.post("/page/import")
@@ -173,13 +170,13 @@ def import_scenario(request: Request, form: Form, services: With) -> Response:
     if not isinstance(file, UploadFile):
         return _home(request, services, 422, "Choose a scenario file first")
     try:
-        read = parse_scenario(json.loads(file.file.read()), services.platform.jobs)
+        read = read_scenario(services, json.loads(file.file.read()))
         services.database.put_scenario(PROJECT, read)
     except Malformed as error:
         return _home(request, services, 422, f"{file.filename}: {error}")
     except (ValueError, RecursionError) as error:
         return _home(request, services, 422, f"{file.filename}: no JSON: {error}")
-    return RedirectResponse(request.url_for("scenario", project=PROJECT, name=read.name).path, 303)
+    return RedirectResponse(f"/page/scenario/{PROJECT}/{quote(read.name, safe='')}", 303)
 
 
 # Launches
@@ -194,7 +191,7 @@ def launch(number: int, request: Request, services: With) -> Response:
 
 @router.get("/page/launch/{number:int}/state")
 def launch_state(number: int, services: With) -> Response:
-    return JSONResponse(launches.state(services, number))
+    return Json(launches.state(services, number))
 
 
 @router.get("/page/launch/{number:int}/results.csv")
@@ -218,9 +215,9 @@ def stop(number: int, request: Request, form: Form, services: With) -> Response:
 
 
 @router.post("/page/launch/{number:int}/report")
-def make_report(number: int, request: Request, form: Form, services: With) -> Response:
+async def make_report(number: int, request: Request, form: Form, services: With) -> Response:
     check_token(request, services, form)
-    reports.make_report(services, number)
+    await services.reports.do(f"launch {number}", lambda: reports.make_report(services, number))
     return RedirectResponse(f"/page/launch/{number}/report/report.html", 303)
 
 
@@ -233,7 +230,7 @@ def report(number: int, name: str, services: With) -> Response:
 
 @router.get("/page/run/{number:int}/live")
 def live(number: int, services: With) -> Response:
-    return JSONResponse(launches.live(find_instance(services, number)))
+    return Json(launches.live(find_instance(services, number)))
 
 
 @router.get("/page/compare")
@@ -253,8 +250,8 @@ def login_page(request: Request, services: With) -> Response:
 
 
 @router.post("/page/login")
-def log_in(request: Request, form: Form, services: With) -> Response:
-    cookie = services.sessions.log_in(str(form.get("login", "")), str(form.get("password", "")))
+async def log_in(request: Request, form: Form, services: With) -> Response:
+    cookie = await answers.log_in(request, services, str(form.get("login", "")), str(form.get("password", "")))
     if cookie is None:
         return shown(request, services, "login.html", 401, error="This login and password do not belong together")
     answer = RedirectResponse("/", 303)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The technical report of a launch, made by `openbach-run report` in a process of its own, in results/launch-<number>/."""
+"""The technical report of a launch, made by `openbach-run report` in a process of its own, beside the scenario's runs in
+results/<scenario>/launch-<number>/."""
 
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 import subprocess
 import sys
@@ -16,14 +18,16 @@ from openbach_run.web.launches import find_launch, records_of, runs_of
 LIMIT_S = 600.0
 FILES = ("report.html", "report.pdf", "report.md", "results.csv")
 """What of a report can be opened."""
+BAD_INPUT = 2
+"""The command's exit code for what its user can mend; its words are then for whoever asked."""
 
 
 def directory_of(services: Services, number: int) -> Path:
-    return services.launcher.directory(find_launch(services, number)["scenario"]).parent / f"launch-{number}"
+    return services.launcher.directory(find_launch(services, number)["scenario"]) / f"launch-{number}"
 
 
 def make_report(services: Services, number: int) -> None:
-    """Raises InputError for a launch of which no report can be made, in the command's own words."""
+    """Raises InputError for a launch of which no report can be made."""
     row, directory = find_launch(services, number), directory_of(services, number)
     records = records_of(runs_of(services, number))
     if not records:
@@ -31,7 +35,7 @@ def make_report(services: Services, number: int) -> None:
     directory.mkdir(exist_ok=True)
     runs = directory / "runs"
     if not runs.is_symlink():
-        runs.symlink_to((services.launcher.directory(row["scenario"]) / "runs").resolve())
+        runs.symlink_to(Path("../runs"))
     values: dict[str, list[str]] = json.loads(row["values"])
     seeds = ",".join(map(str, json.loads(row["seeds"])))
     settings = [f"{name}={','.join(listed)}" for name, listed in values.items()]
@@ -45,18 +49,20 @@ def make_report(services: Services, number: int) -> None:
     (directory / "campaign.json").write_text(json.dumps(campaign, indent=1) + "\n")
     compared = [name for name in ("vpn", "pep", "cc") if name in values] or list(values)[:1]
     baseline = [f"{name}={records[0].arguments[name]}" for name in compared]
-    command = [
-        sys.executable,
-        "-m",
-        "openbach_run",
-        "report",
-        str(directory),
-        "-o",
-        str(directory / "report"),
-        "--quiet",
-    ]
-    done = subprocess.run(
-        [*command, "--baseline", *baseline], check=False, capture_output=True, text=True, timeout=LIMIT_S
-    )
-    if done.returncode:
-        raise InputError(f"openbach-run report: {done.stderr.strip().rpartition(chr(10))[2] or done.returncode}")
+    _run(number, [str(directory), "-o", str(directory / "report"), "--quiet", "--baseline", *baseline])
+
+
+def _run(number: int, words: list[str]) -> None:
+    """What went wrong inside the command is for this server's log: it names files of this machine."""
+    command = [sys.executable, "-m", "openbach_run", "report", *words]
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"the report took longer than {LIMIT_S:.0f} s: report fewer runs at once") from None
+    if not done.returncode:
+        return
+    logging.getLogger(__name__).error("report of launch %d: exit code %d: %s", number, done.returncode, done.stderr)
+    if done.returncode == BAD_INPUT:
+        reason = done.stderr.strip().rpartition("\n")[2].removeprefix("openbach-run: ").replace(words[0], "this launch")
+        raise InputError(f"openbach-run report: {reason}")
+    raise InputError("the report could not be made; what openbach-run serve printed says why")

@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import ipaddress
-import secrets
+import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+import uvicorn
+from fastapi import FastAPI
+
+from openbach_run.engine.rest import CONTROLLER_FILE, write_access
 from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.executor import Engine, cpus_for
@@ -19,27 +24,35 @@ from openbach_run.inventory import agent_addresses, load_inventory
 from openbach_run.job_packages import Package, load_packages
 from openbach_run.package import load_scenarios
 from openbach_run.progress import Reporter
+from openbach_run.web.app import make_app
+from openbach_run.web.connections import CONNECTIONS, config, connections_for, log_few_lines
 from openbach_run.web.platform import Platform
-from openbach_run.web.sessions import LOGIN
+from openbach_run.web.sessions import LOGIN, Sessions
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PORT = 8000
 LEAST_PASSWORD = 12
-LONGEST_SHUTDOWN_S = 5
 BACKLOG = 512
+LOCK = "serve.lock"
 
 DESCRIPTION = """\
 Serves a page on which scenarios are chosen, launched and compared, and the REST API of an
 OpenBACH controller, for its web UI and its auditorium scripts. What is launched runs in
-virtual time on this machine. Without --listen only this machine is served, and nobody is
-asked for a password; with it, everybody is.
+virtual time on this machine. Without --listen only this machine is served.
+
+The address that is printed has a token in it, which logs your browser in. For scripts and
+for --engine controller the file "controller" in this directory has login and password (it
+is for your eyes only; one for another controller is left alone). Each start makes a new
+token; a password that stays is that of --password-file.
 """
 EPILOG = """\
 examples:
   openbach-run serve
-      then open http://127.0.0.1:8000/
-  echo 127.0.0.1 > controller && python3 list_projects.py
-      a script of OpenBACH's auditorium, with any login and password
+      then open the address that it prints, http://127.0.0.1:8000/?token=…
+  python3 list_projects.py
+      a script of OpenBACH's auditorium, in the same directory (the scripts know port 8000 only)
+  openbach-run geo --engine controller --results results/by-controller
+      a scenario through the REST API, in the same directory
   openbach-run serve --listen 172.20.34.5 --password-file ~/.openbach-run-password
       for a whole laboratory, as user openbach; put a TLS proxy before it on a network that you do not trust
 """
@@ -62,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     made.add_argument(
         "--password-file", type=Path, metavar="FILE",
-        help=f"its first line is the password of user {LOGIN} (default with --listen: a new one, printed here)",
+        help=f"its first line is a password of user {LOGIN}, beside the token of each start",
     )  # fmt: skip
     made.add_argument(
         "--web-ui", type=Path, metavar="DIR",
@@ -84,34 +97,85 @@ def main(argv: list[str]) -> int:
     packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
     if arguments.web_ui is not None and not (arguments.web_ui / "index.html").is_file():
         raise InputError(f"--web-ui {arguments.web_ui}: has no index.html; name the folder of the built web UI")
-    password = read_password(arguments.listen, arguments.password_file)
-    listening = listen(arguments.listen, arguments.port)
+    sessions = Sessions(None if arguments.password_file is None else read_password(arguments.password_file))
+    cpus = cpus_for(arguments.workers)
+    connections = connections_for(len(cpus))
+    log_few_lines()
+    with closing(listen(arguments.listen, arguments.port)) as listening:
+        place = address_of(listening)
+        with alone(arguments.results, f"http://{place}/"):
+            app = application(arguments, packages, cpus, sessions)
+            if connections < CONNECTIONS:
+                print(f"at most {connections} connections at a time: `ulimit -n` is low", file=sys.stderr)
+            with access_file(place, sessions, tell=not is_loopback(arguments.listen)):
+                print(f"http://{place}/?token={sessions.token}   (Ctrl-C ends it)", flush=True)
+                with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
+                    uvicorn.Server(config(app, connections)).run(sockets=[listening])
+    return 0
+
+
+def application(
+    arguments: argparse.Namespace, packages: Mapping[str, Package], cpus: Sequence[int], sessions: Sessions
+) -> FastAPI:
     inventory = load_inventory(REPOSITORY / "inventory.yml")
     given = agent_addresses(REPOSITORY / "inventory.yml")
     addresses = {host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts}
     scenarios = load_scenarios(REPOSITORY / "scenarios", packages)
     with Reporter(quiet=False) as reporter:
         engine_for(packages, list(packages), reporter)
-    import uvicorn
-
-    from openbach_run.web.app import make_app
 
     def make_engine(jobs: Sequence[str]) -> Engine:
         return engine_for(packages, jobs, None)
 
-    app = make_app(
-        Platform(inventory, addresses, packages), scenarios, arguments.results, make_engine, cpus_for(arguments.workers),
-        password, arguments.web_ui,
+    return make_app(
+        Platform(inventory, addresses, packages), scenarios, arguments.results, make_engine, cpus, sessions,
+        local=is_loopback(arguments.listen) and arguments.password_file is None, web_ui=arguments.web_ui,
     )  # fmt: skip
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False,
-        timeout_graceful_shutdown=LONGEST_SHUTDOWN_S,
-    )  # fmt: skip
-    host, port = listening.getsockname()[:2]
-    print(f"http://{f'[{host}]' if ':' in host else host}:{port}/   (Ctrl-C ends it)", flush=True)
-    with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
-        uvicorn.Server(config).run(sockets=[listening])
-    return 0
+
+
+@contextmanager
+def alone(results: Path, url: str) -> Iterator[None]:
+    """Nobody else serves this results directory meanwhile. Raises InputError."""
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        lock = (results / LOCK).open("a+")
+    except OSError as error:
+        raise InputError(f"{results}: cannot be written: {error}; --results DIR names another place") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            who = lock.read().strip() or "another openbach-run serve"
+            raise InputError(f"{results}: is served already, by {who}; use that one, or give another --results DIR") from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} at {url}\n")
+        lock.flush()
+        yield
+        lock.truncate(0)
+
+
+@contextmanager
+def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]:
+    """The file `controller` of the current directory, as long as this is served. Where it is somebody else's, or with
+    `tell`, login and password are printed."""
+    file, wildcard = Path(CONTROLLER_FILE), {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+    host, _, port = place.rpartition(":")
+    host = wildcard.get(host, host)
+    try:
+        write_access(file, host if int(port) == PORT else f"{host}:{port}", LOGIN, sessions.token)
+        written = file.read_bytes()
+    except InputError as error:
+        written, tell = None, True
+        print(f"{error}: it is left as it is", file=sys.stderr)
+    if tell:
+        print(f"login {LOGIN}, password {sessions.token}", file=sys.stderr)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if file.read_bytes() == written:
+                file.unlink()
 
 
 def engine_for(packages: Mapping[str, Package], jobs: Sequence[str], reporter: Reporter | None) -> VirtualEngine:
@@ -122,21 +186,21 @@ def engine_for(packages: Mapping[str, Package], jobs: Sequence[str], reporter: R
     return engine
 
 
-def read_password(address: str, file: Path | None) -> str | None:
-    """None on this machine only. Raises InputError."""
-    if file is not None:
-        try:
-            password = file.read_text(encoding="utf-8").partition("\n")[0].strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"--password-file {file}: {error}") from error
-        if len(password) < LEAST_PASSWORD:
-            raise InputError(f"--password-file {file}: a password has {LEAST_PASSWORD} characters or more")
-        return password
-    if is_loopback(address):
-        return None
-    password = secrets.token_urlsafe(15)
-    print(f"login {LOGIN}, password {password}   (--password-file keeps one of your own)", file=sys.stderr)
+def read_password(file: Path) -> str:
+    """Raises InputError."""
+    try:
+        password = file.read_text(encoding="utf-8").partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--password-file {file}: {error}") from error
+    if len(password) < LEAST_PASSWORD:
+        raise InputError(f"--password-file {file}: a password has {LEAST_PASSWORD} characters or more")
     return password
+
+
+def address_of(listening: socket.socket) -> str:
+    """`127.0.0.1:8000`, `[::1]:8000`"""
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_loopback(address: str) -> bool:

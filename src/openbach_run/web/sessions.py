@@ -1,41 +1,55 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is logged in. There is one user; without a password (on this machine only) everybody is."""
+"""Who is logged in. There is one user, `openbach`: whoever has the token that each start makes, or the owner's password."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import secrets
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 
 LOGIN = "openbach"
 COOKIE = "sessionid"
 KEPT = 1000
-"""Sessions; the one that was used longest ago is forgotten first."""
+"""Sessions, and addresses of clients; the one that was used longest ago is forgotten first."""
+TRY_EVERY_S = 1.0
+FREE_TRIES = 5
+LONGEST_WAIT_S = 5.0
+
+
+class TooMany(Exception):
+    """An address has tried more passwords than it is let."""
 
 
 class Sessions:
-    """Sessions by their cookie's value, in memory: a restart ends them."""
+    """Sessions by their cookie's value, in memory: a restart ends them, and its token is a new one."""
 
-    def __init__(self, password: str | None) -> None:
-        self._password = None if password is None else hashlib.sha256(password.encode()).digest()
+    def __init__(self, password: str | None = None) -> None:
+        self.token = secrets.token_urlsafe(32)
+        """Opens the page as /?token=…, and REST as a password. It cannot be guessed, so trying it is not slowed down."""
+        self._password = None if password is None else _digest(password)
         self._secret = secrets.token_bytes(32)
         self._users: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
-    @property
-    def open(self) -> bool:
-        """Whether no password is asked for."""
-        return self._password is None
+    def is_token(self, text: str) -> bool:
+        return hmac.compare_digest(_digest(text), _digest(self.token))
 
-    def log_in(self, login: str, password: str) -> str | None:
-        """The new session's cookie; None for wrong credentials."""
-        if self._password is not None:
-            right = hmac.compare_digest(hashlib.sha256(password.encode()).digest(), self._password)
-            if not right or login != LOGIN:
-                return None
-        return self._begin(login)
+    def is_password(self, text: str) -> bool:
+        return self._password is not None and hmac.compare_digest(_digest(text), self._password)
+
+    def begin(self) -> str:
+        """A new session's cookie."""
+        cookie = secrets.token_urlsafe(32)
+        with self._lock:
+            self._users[cookie] = LOGIN
+            while len(self._users) > KEPT:
+                self._users.popitem(last=False)
+        return cookie
 
     def user(self, cookie: str | None) -> str | None:
         with self._lock:
@@ -48,17 +62,43 @@ class Sessions:
         with self._lock:
             self._users.pop(cookie or "", None)
 
-    def _begin(self, login: str) -> str:
-        cookie = secrets.token_urlsafe(32)
-        with self._lock:
-            self._users[cookie] = login
-            while len(self._users) > KEPT:
-                self._users.popitem(last=False)
-        return cookie
-
-    def token(self, cookie: str) -> str:
+    def form_token(self, cookie: str) -> str:
         """What forms of our page carry, so that no other site's page can send them (CSRF)."""
         return hmac.new(self._secret, cookie.encode(), hashlib.sha256).hexdigest()
 
-    def knows_token(self, cookie: str | None, token: str) -> bool:
-        return cookie is not None and hmac.compare_digest(self.token(cookie).encode(), token.encode())
+    def knows_form_token(self, cookie: str | None, token: str) -> bool:
+        return cookie is not None and hmac.compare_digest(self.form_token(cookie).encode(), token.encode())
+
+
+class Tries:
+    """How fast passwords may be tried: by an address `FREE_TRIES` at once, then one every `TRY_EVERY_S`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next_s: OrderedDict[str, float] = OrderedDict()
+
+    def wait_s(self, address: str) -> float:
+        """How long the next try of this address has to wait; it is then one of its tries. Raises TooMany for a try that
+        would wait longer than `LONGEST_WAIT_S`: it is not looked at."""
+        network, now_s = network_of(address), self._clock()
+        due_s = max(self._next_s.get(network, 0.0), now_s - FREE_TRIES * TRY_EVERY_S) + TRY_EVERY_S
+        if due_s - now_s > LONGEST_WAIT_S:
+            raise TooMany
+        self._next_s[network] = due_s
+        self._next_s.move_to_end(network)
+        while len(self._next_s) > KEPT:
+            self._next_s.popitem(last=False)
+        return max(0.0, due_s - now_s)
+
+
+def network_of(address: str) -> str:
+    """An IPv6 client has as many addresses as it likes, in one /64."""
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(known) if known.version == 4 else str(ipaddress.ip_network((known, 64), strict=False))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -8,13 +8,16 @@ and the ids by which the API calls its jobs and sub-scenarios (a record numbers 
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from openbach_run.errors import InputError
 from openbach_run.model import Scenario
 
 SCHEMA = """
@@ -68,21 +71,65 @@ CREATE TABLE IF NOT EXISTS job (
     UNIQUE (owner, number)
 );
 """
+FORMAT = 1
 SCHEDULING, RUNNING, STOPPED, FINISHED_KO = "Scheduling", "Running", "Stopped", "Finished Ko"
 LARGEST_ID = 2**63 - 1
 
 Row = sqlite3.Row
 
 
+class _Damaged(Exception):
+    """The file is no database, or no longer one."""
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+    connection.row_factory = Row
+    try:
+        connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;")
+        connection.executescript(SCHEMA)
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise _Damaged(found)
+        connection.execute(f"PRAGMA user_version = {FORMAT}")  # also tells whether it can be written
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            raise _Damaged(error) from error
+        raise
+    except _Damaged:
+        connection.close()
+        raise
+    return connection
+
+
+def _put_aside(file: Path) -> Path:
+    """With what SQLite keeps beside it. Its new name."""
+    date = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S.%f")
+    kept = file.with_name(f"{file.name}.damaged-{date}")
+    for ending in ("-wal", "-shm", ""):
+        with suppress(FileNotFoundError):
+            file.with_name(file.name + ending).rename(kept.with_name(kept.name + ending))
+    return kept
+
+
 class Database:
     """Safe to use from several threads: one of them at a time."""
 
-    def __init__(self, file: Path | str) -> None:
-        self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
-        self._connection.row_factory = Row
+    def __init__(self, file: Path) -> None:
+        """A damaged file is kept under another name, and a new one begun. Raises InputError for one that cannot be
+        written."""
         self._lock = threading.RLock()
-        self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;")
-        self._connection.executescript(SCHEMA)
+        try:
+            try:
+                self._connection = _opened(file)
+            except _Damaged as damage:
+                kept = _put_aside(file)
+                text = "%s is damaged (%s): it is kept as %s, and a new one begun. Its launches and imported scenarios are "
+                logging.getLogger(__name__).error(text + "not shown; the records of all runs are there", file, damage, kept)
+                self._connection = _opened(file)
+        except (sqlite3.Error, OSError, _Damaged) as error:
+            raise InputError(f"{file}: {error}; --results DIR names another place") from error
 
     def close(self) -> None:
         with self._lock:

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The HTTP server's connections: none is waited for without an end, and there are never more than a number of them.
+
+uvicorn closes idle kept connections, but waits for ever for a client that has begun a request or does not read its
+answer, and refuses new clients when it has too many. Here a client has `HEADER_S` for the head of a request, `BODY_S`
+for its body and `STALL_S` to make room for more of the answer; a new client takes the place of the one that has kept
+the server waiting longest. So whoever only holds connections keeps nobody else out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import time
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from openbach_run.errors import InputError
+
+HEADER_S, BODY_S, STALL_S = 10.0, 60.0, 30.0
+LONGEST_SHUTDOWN_S = 5
+CONNECTIONS = 200
+FEWEST_CONNECTIONS = 16
+RESERVED_FILES, FILES_PER_WORKER = 128, 16
+"""Descriptors that connections never get: for the database, records that are read, and the guests of the workers."""
+LINES_EVERY_S = 1.0
+
+
+class Connection(H11Protocol):
+    """One client. `limit_concurrency` of its configuration is the number that there are always fewer of."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        assert self.limit_concurrency is not None
+        self._clock: asyncio.TimerHandle | None = None
+        self._owed: Any = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self.since_s = self.loop.time()
+        super().connection_made(transport)
+        if len(self.connections) >= self.limit_concurrency:
+            waiting = [one for one in self.connections if isinstance(one, Connection) and one.waits]
+            min(waiting, key=lambda one: one.since_s).give_up()
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for clock in (self._clock, self._stalled):
+            if clock is not None:
+                clock.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._expect()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._expect()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(STALL_S, self.give_up)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is the client's turn: to send more of a request, or to read."""
+        turn = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        return turn or self._stalled is not None or self.transport.is_closing()
+
+    def give_up(self) -> None:
+        self.connections.discard(self)  # now, not when the loop comes to it: the next client counts
+        self.transport.abort()
+
+    def _expect(self) -> None:
+        """Starts the clock for what the client has to send next; one that runs for it goes on."""
+        owed = self.conn.their_state
+        if owed is self._owed or self.transport.is_closing():
+            return
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+        self._owed, self.since_s = owed, self.loop.time()
+        limit_s = {h11.IDLE: HEADER_S, h11.SEND_BODY: BODY_S}.get(owed)
+        if limit_s is not None:
+            self._clock = self.loop.call_later(limit_s, self.give_up)
+
+
+def config(app: Any, connections: int = CONNECTIONS) -> uvicorn.Config:
+    """Of a server with at most that many connections."""
+    return uvicorn.Config(
+        app, http=Connection, ws="none", limit_concurrency=connections + 1, log_level="warning", log_config=None,
+        access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=LONGEST_SHUTDOWN_S,
+    )  # fmt: skip
+
+
+def connections_for(workers: int) -> int:
+    """How many connections the limit of open files leaves beside that many guests; the limit is raised as far as that
+    is allowed. Raises InputError for one that leaves too few."""
+    reserved = RESERVED_FILES + FILES_PER_WORKER * workers
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = soft
+    if soft != resource.RLIM_INFINITY and soft < reserved + CONNECTIONS:
+        files = reserved + CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, reserved + CONNECTIONS)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    left = CONNECTIONS if files == resource.RLIM_INFINITY else min(CONNECTIONS, files - reserved)
+    if left < FEWEST_CONNECTIONS:
+        raise InputError(
+            f"this process may open {files} files; {workers} guests and the server need {reserved + FEWEST_CONNECTIONS}: "
+            "raise the limit (ulimit -n) or take fewer --workers"
+        )
+    return left
+
+
+class FewLines(logging.Filter):
+    """Lets a line of the source log once a second, and says how often it was silent: a client cannot fill the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        key, now_s = (record.pathname, record.lineno), time.monotonic()
+        last_s, silent = self._seen.get(key, (-LINES_EVERY_S, 0))
+        if now_s - last_s < LINES_EVERY_S:
+            self._seen[key] = last_s, silent + 1
+            return False
+        self._seen[key] = now_s, 0
+        if silent:
+            record.msg, record.args = f"{record.getMessage()} (and {silent} times more before)", None
+        return True
+
+
+def log_few_lines() -> None:
+    handler = logging.StreamHandler()
+    handler.addFilter(FewLines())
+    handler.setFormatter(logging.Formatter("openbach-run serve: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
