@@ -18,18 +18,41 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from openbach_run import run_files
 from openbach_run.errors import InputError
+from openbach_run.run_files import DamagedRecord
 
 FINISHED = "Finished Ok"
+DAMAGED = "Record Damaged"
+"""The status of a run that left something unreadable."""
 PROBE_BYTES = 1 << 20
 """What is written to see that a disk is not full; a record without its capture is smaller."""
+
+
+METADATA = {
+    "job_name": str, "agent_name": (str, NoneType), "time": float, "job_instance_id": int, "scenario_instance_id": int,
+}  # fmt: skip
+"""Fields of a statistic's `_metadata`; those that are not always there are left out."""
+FUNCTION = {"scenario_instance_id": int, "function": int}
+JOB = {"scenario_instance_id": int, "instance_id": int, "job": str, "entity": str}
+EVENTS: dict[str, dict[str, Any]] = {
+    "scenario_started": {"scenario_instance_id": int, "scenario": str, "arguments": dict},
+    "scenario_ended": {"scenario_instance_id": int, "status": str},
+    **dict.fromkeys(
+        ("function_started", "function_finished", "function_error", "function_stopped", "function_retried"), FUNCTION
+    ),
+    "job_started": {**JOB, "function": int},
+    "job_ended": {**JOB, "status": str},
+    "job_stop_ordered": JOB,
+}
+"""Fields that the director gives its events, besides t_s and event."""
 
 
 @dataclass(frozen=True)
@@ -93,44 +116,43 @@ class Store:
     def _clean_up(self) -> None:
         for replaced in self.runs.glob("*.replaced"):
             if (place := replaced.with_suffix("")).exists():
-                shutil.rmtree(replaced, ignore_errors=True)
+                run_files.remove(replaced)
             else:
                 replaced.rename(place)
         for left in self.runs.glob("*.unfinished"):
-            shutil.rmtree(left, ignore_errors=True)
+            run_files.remove(left)
 
     def _try_writing(self) -> None:
         probe = self.begin("probe")
         try:
             (probe / "probe").write_bytes(bytes(PROBE_BYTES))
         finally:
-            shutil.rmtree(probe, ignore_errors=True)
+            run_files.remove(probe)
 
     def load(self, run_id: str) -> Record | None:
-        file = self.runs / run_id / "record.json"
-        return _read(file) if file.exists() else None
+        return _read(self.runs / run_id)
 
     def all(self) -> list[Record]:
         """Every record that is there, of whatever campaign, by run_id."""
-        files = sorted(self.runs.glob("*/record.json"))
-        return [record for file in files if not file.parent.suffix and (record := _read(file)) is not None]
+        places = sorted(place for place in self.runs.glob("*") if not place.suffix)
+        return [record for place in places if (record := _read(place)) is not None]
 
     def begin(self, run_id: str) -> Path:
         """A new directory for a run that starts."""
         unfinished = self.runs / f"{run_id}.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)
+        run_files.remove(unfinished)
         unfinished.mkdir()
         return unfinished
 
     def keep(self, unfinished: Path, record: Record) -> None:
         """Completes a run's directory and gives it its name, in place of an older one."""
-        (unfinished / "record.json").write_text(json.dumps(asdict(record), indent=1) + "\n")
+        run_files.write_new(unfinished, "record.json", json.dumps(asdict(record), indent=1) + "\n")
         place = self.runs / record.run_id
         replaced = place.with_suffix(".replaced")
         if place.exists():
             place.rename(replaced)
         unfinished.rename(place)
-        shutil.rmtree(replaced, ignore_errors=True)
+        run_files.remove(replaced)
 
     def write(self, name: str, text: str) -> None:
         """A file of the results, whole or not at all."""
@@ -139,28 +161,33 @@ class Store:
         os.replace(new, self.directory / name)
 
 
-def _read(file: Path) -> Record | None:
+def _read(run_dir: Path) -> Record | None:
     """A record, or None for one that this version does not understand: its run is then done again."""
     try:
-        return Record(**json.loads(file.read_text()))
-    except (TypeError, ValueError):
+        return Record(**run_files.document(run_dir, "record.json"))
+    except (OSError, TypeError, DamagedRecord):
         return None
 
 
 def statistics(run_dir: Path) -> list[Mapping[str, Any]]:
-    """The statistics that the jobs of a run have sent, in order."""
-    return _lines(run_dir / "statistics.jsonl")
+    """The statistics that the jobs of a run have sent, in order: the n-th is on line n. Raises DamagedRecord."""
+    return run_files.lines(run_dir, "statistics.jsonl", _wrong_statistic)
 
 
 def events(run_dir: Path) -> list[Mapping[str, Any]]:
-    """What the director did in a run, in order; as far as it has come in one that goes on."""
-    return _lines(run_dir / "events.jsonl")
+    """What the director did in a run, in order; as far as it has come in one that goes on. Raises DamagedRecord."""
+    return run_files.lines(run_dir, "events.jsonl", wrong_event)
 
 
-def _lines(file: Path) -> list[Mapping[str, Any]]:
-    """Half a line, the last of a guest that was killed, is none."""
-    try:
-        lines = file.read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+def _wrong_statistic(line: Any) -> str | None:
+    if wrong := run_files.fields(line, {"_metadata": dict}):
+        return wrong
+    metadata = line["_metadata"]
+    if wrong := run_files.fields(metadata, METADATA):
+        return f"_metadata: {wrong}"
+    return run_files.fields({"suffix": "", **metadata}, {"suffix": (str, NoneType)})
+
+
+def wrong_event(line: Any) -> str | None:
+    """What is wrong with a line of events.jsonl, or None."""
+    return run_files.fields(line, {"t_s": float, "event": str}) or run_files.fields(line, EVENTS.get(line["event"], {}))
