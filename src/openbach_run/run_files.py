@@ -12,7 +12,7 @@ import math
 import os
 import stat
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +27,11 @@ DEEPEST = 40
 
 class DamagedRecord(InputError):
     """Something that a run has left is not what it should be: the text names file, line and fault."""
+
+
+def within(damage: DamagedRecord, run_dir: Path) -> str:
+    """Its text with files as they are called in the run's directory, which will be called otherwise."""
+    return str(damage).replace(f"{run_dir}/", "")
 
 
 @contextmanager
@@ -188,6 +193,13 @@ def remove(tree: Path) -> None:
     """All of a directory, however deep it is; what cannot be removed stays."""
     if os.path.lexists(tree):
         subprocess.run(["rm", "-rf", "--", str(tree)], check=False, stderr=subprocess.DEVNULL)
+
+
+def keep_only(run_dir: Path, names: Collection[str]) -> None:
+    """Removes everything but the regular files of these names."""
+    for place in list(run_dir.iterdir()):
+        if place.name not in names or not stat.S_ISREG(place.lstat().st_mode):
+            remove(place)
 
 
 def write_new(run_dir: Path, name: str, text: str) -> None:

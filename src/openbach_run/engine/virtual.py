@@ -153,6 +153,7 @@ class VirtualEngine:
             capture = _Capture(packets, keep)
             ended_why = self._watch(guest, run_dir, on_event)
             capture.join()  # no process of the guest is left then
+        ended_why = _tidy(run_dir, spec) or ended_why
         wall_s = time.monotonic() - started
         return _outcome(run_dir, wall_s, capture.sha256, ended_why, guest.returncode)
 
@@ -198,11 +199,13 @@ class VirtualEngine:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self._silence_limit_s:
                     raise _Ended(f"showed no progress for {self._silence_limit_s:g} s")
-                if excess := run_files.excess(run_dir, RUN_LIMIT_BYTES, RUN_LIMIT_FILES, CAPTURE):
-                    raise _Ended(f"{excess} in {run_dir}")
+                if excess := _excess(run_dir):
+                    raise _Ended(excess)
             reader.read()
-        except (_Ended, DamagedRecord) as error:
-            return f"{error} and was ended" if isinstance(error, _Ended) else f"left {error}"
+        except DamagedRecord as damage:
+            return f"left {run_files.within(damage, run_dir)}"
+        except _Ended as error:
+            return f"{error} and was ended"
         finally:
             os.close(ended)
             guest.kill()
@@ -210,6 +213,20 @@ class VirtualEngine:
             with self._lock:
                 self._guests.discard(guest)
         return None
+
+
+def _excess(run_dir: Path) -> str | None:
+    excess = run_files.excess(run_dir, RUN_LIMIT_BYTES, RUN_LIMIT_FILES, CAPTURE)
+    return excess and f"{excess} in {run_dir}"
+
+
+def _tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
+    """Puts right what a guest may have changed, and removes what is too much. Why it is, if so."""
+    run_files.write_new(run_dir, "run.json", json.dumps(spec))
+    if excess := _excess(run_dir):
+        run_files.keep_only(run_dir, ("run.json", "events.jsonl", "console.log", CAPTURE))
+        return f"{excess} and was ended"
+    return None
 
 
 class _Ended(Exception):
@@ -288,7 +305,7 @@ def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, ended_why: str |
         result = _result(run_dir)
         complaint = _kernel_complaint(run_dir)
     except DamagedRecord as damage:
-        return Outcome(DAMAGED, 0.0, wall_s, capture_sha256, f"the guest left {damage}")
+        return Outcome(DAMAGED, 0.0, wall_s, capture_sha256, f"the guest left {run_files.within(damage, run_dir)}")
     if result is None or ended_why:
         how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
         why = ended_why or f"ended before the scenario did ({how})"
@@ -303,7 +320,7 @@ def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, ended_why: str |
 def _result(run_dir: Path) -> dict[str, Any] | None:
     """The content of result.json; None if the guest came to no end of its own. Raises DamagedRecord."""
     try:
-        if not run_files.content(run_dir, "result.json").endswith(b"}\n"):
+        if not run_files.content(run_dir, "result.json").rstrip().endswith(b"}"):
             return None  # it was killed as it wrote it
         result: dict[str, Any] = run_files.document(run_dir, "result.json")
     except FileNotFoundError:
