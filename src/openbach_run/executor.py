@@ -17,7 +17,7 @@ from openbach_run.engine.cache import Progress
 from openbach_run.engine.virtual import Outcome
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
-from openbach_run.record import DAMAGED, Record, Store, events
+from openbach_run.record import DAMAGED, Record, Store, check
 from openbach_run.results import as_csv, measures
 from openbach_run.run_files import DamagedRecord, within
 from openbach_run.sub_runs import unfold
@@ -154,8 +154,8 @@ def execute_run(
     place = store.begin(spec.run_id)
     outcome = planned.engine.run(spec.for_guest(), place, cpu, on_event)
     try:
+        check(place)
         measured = measures(place)
-        events(place)
     except DamagedRecord as damage:
         measured = {}
         error = "\n".join([f"the run left {within(damage, place)}", *([outcome.error] if outcome.error else [])])

@@ -36,10 +36,11 @@ PROBE_BYTES = 1 << 20
 """What is written to see that a disk is not full; a record without its capture is smaller."""
 
 
-METADATA = {
-    "job_name": str, "agent_name": (str, NoneType), "time": float, "job_instance_id": int, "scenario_instance_id": int,
+LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType)}
+METADATA: dict[str, Any] = {
+    **LEAST_METADATA, "agent_name": str, "time": float, "job_instance_id": int, "scenario_instance_id": int,
 }  # fmt: skip
-"""Fields of a statistic's `_metadata`; those that are not always there are left out."""
+"""Fields of a statistic's `_metadata`: what is looked at in any record, and what every run leaves now."""
 FUNCTION = {"scenario_instance_id": int, "function": int}
 JOB = {"scenario_instance_id": int, "instance_id": int, "job": str, "entity": str}
 EVENTS: dict[str, dict[str, Any]] = {
@@ -53,6 +54,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "job_stop_ordered": JOB,
 }
 """Fields that the director gives its events, besides t_s and event."""
+NO_EVENTS: dict[str, dict[str, Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -179,15 +181,19 @@ def events(run_dir: Path) -> list[Mapping[str, Any]]:
     return run_files.lines(run_dir, "events.jsonl", wrong_event)
 
 
-def _wrong_statistic(line: Any) -> str | None:
+def check(run_dir: Path) -> None:
+    """That a run which has ended has left statistics and events as they are written now. Raises DamagedRecord."""
+    run_files.lines(run_dir, "statistics.jsonl", lambda line: _wrong_statistic(line, METADATA))
+    run_files.lines(run_dir, "events.jsonl", lambda line: wrong_event(line, EVENTS))
+
+
+def _wrong_statistic(line: Any, metadata: Mapping[str, Any] = LEAST_METADATA) -> str | None:
     if wrong := run_files.fields(line, {"_metadata": dict}):
         return wrong
-    metadata = line["_metadata"]
-    if wrong := run_files.fields(metadata, METADATA):
-        return f"_metadata: {wrong}"
-    return run_files.fields({"suffix": "", **metadata}, {"suffix": (str, NoneType)})
+    wrong = run_files.fields({"suffix": "", **line["_metadata"]}, metadata)
+    return wrong and f"_metadata: {wrong}"
 
 
-def wrong_event(line: Any) -> str | None:
-    """What is wrong with a line of events.jsonl, or None."""
-    return run_files.fields(line, {"t_s": float, "event": str}) or run_files.fields(line, EVENTS.get(line["event"], {}))
+def wrong_event(line: Any, known: Mapping[str, Mapping[str, Any]] = NO_EVENTS) -> str | None:
+    """What is wrong with a line of events.jsonl, or None. `known` has the fields of events by their name."""
+    return run_files.fields(line, {"t_s": float, "event": str}) or run_files.fields(line, known.get(line["event"], {}))

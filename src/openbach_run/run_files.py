@@ -54,9 +54,10 @@ def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
         raise
     except OSError as error:  # a link is ELOOP or ENOTDIR, a socket ENXIO
         raise DamagedRecord(f"{place}: {_kind(place) or error.strerror}; a regular file was expected") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise DamagedRecord(f"{place}: {_kind(place)}; a regular file was expected")
     with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise DamagedRecord(f"{place}: {_kind(place)}; a regular file was expected")
         yield file
 
 

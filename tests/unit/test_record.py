@@ -127,5 +127,7 @@ def test_files_are_whole_or_not_written(store: Store, monkeypatch: pytest.Monkey
 
 def test_half_a_statistic_is_none(tmp_path: Path) -> None:
     assert statistics(tmp_path) == []
-    (tmp_path / "statistics.jsonl").write_text('{"a": 1}\n{"a": "\u2028"}\n{"_metadata": {"job_na')
-    assert statistics(tmp_path) == [{"a": 1}, {"a": "\u2028"}]
+    sent = [{"a": 1, "_metadata": {"job_name": "x"}}, {"a": "\u2028", "_metadata": {"job_name": "x"}}]
+    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in sent)
+    (tmp_path / "statistics.jsonl").write_text(lines + '{"_metadata": {"job_na')
+    assert statistics(tmp_path) == sent
