@@ -81,7 +81,7 @@ def test_a_run_that_fills_the_disk_is_ended(guest_run: GuestRun, monkeypatch: py
     monkeypatch.setattr("openbach_run.engine.virtual.RUN_LIMIT_BYTES", 32 << 20)
     outcome = guest_run(FLOOD)
     assert outcome.error is not None
-    assert "wrote more than 32 MiB into" in outcome.error
+    assert "wrote more than 32 MiB in" in outcome.error
 
 
 def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
