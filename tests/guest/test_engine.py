@@ -221,11 +221,12 @@ engine.run({{"seed": 1}}, Path({str(record)!r}), 0, lambda event: None)
 
 
 def _guests_of(record: Path) -> list[int]:
-    """Processes whose command line names the record, zombies apart."""
+    """Processes of jails whose command line names the record, zombies apart: the guest's kernel ends with them."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if f"RUN_DIR={record}".encode() in (process / "cmdline").read_bytes():
+            line = (process / "cmdline").read_bytes().split(b"\0")
+            if line[0].endswith(b"/jail") and str(record).encode() in line:
                 found.append(int(process.name))
         except OSError:
             continue
