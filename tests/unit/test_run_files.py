@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -164,7 +165,7 @@ class LeavesGarbage:
 
 class Spec:
     run_id, arguments, seed, identity = RECORD.run_id, RECORD.arguments, 1, RECORD.identity
-    scenario = {"name": "geo"}
+    scenario: ClassVar[dict[str, str]] = {"name": "geo"}
 
     def for_guest(self) -> dict[str, object]:
         return {}
