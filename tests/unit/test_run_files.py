@@ -48,7 +48,7 @@ def a_socket(place: Path) -> None:
 
 KINDS: dict[str, Callable[[Path], None]] = {
     "a symbolic link": a_link,
-    "a FIFO": lambda place: os.mkfifo(place),
+    "a FIFO": os.mkfifo,
     "a socket": a_socket,
     "a directory": lambda place: place.mkdir(),
 }
