@@ -72,7 +72,9 @@ def test_nothing_gets_out_of_the_jail(
             os.chown(place, NOBODY, NOBODY)
         before = secret.stat()
         cpu = min(os.sched_getaffinity(0))
-        command = Jail(Path(copy), mode).command(cpu, *places, Path(program), str(secret), str(os.getpid()), listener)
+        guest, code, run = places
+        attempts = (str(secret), str(os.getpid()), listener)
+        command = Jail(Path(copy), mode).command(cpu, guest, code, run, Path(program), *attempts)
         done = subprocess.run([*user, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         assert (done.stdout, done.stderr, done.returncode) == ("0 got through\n", "", 0)
         assert secret.read_text() == "secret\n"
