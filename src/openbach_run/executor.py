@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,8 +17,9 @@ from openbach_run.engine.cache import Progress
 from openbach_run.engine.virtual import Outcome
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
-from openbach_run.record import Record, Store
+from openbach_run.record import DAMAGED, Record, Store, check
 from openbach_run.results import as_csv, measures
+from openbach_run.run_files import DamagedRecord, within
 from openbach_run.sub_runs import unfold
 
 
@@ -159,6 +160,13 @@ def execute_run(
     spec = planned.spec
     place = store.begin(spec.run_id)
     outcome = planned.engine.run(spec.for_guest(), place, cpu, on_event)
+    try:
+        check(place)
+        measured = measures(place)
+    except DamagedRecord as damage:
+        measured = {}
+        error = "\n".join([f"the run left {within(damage, place)}", *([outcome.error] if outcome.error else [])])
+        outcome = replace(outcome, status=DAMAGED, error=error)
     record = Record(
         spec.run_id,
         spec.scenario["name"],
@@ -169,7 +177,7 @@ def execute_run(
         outcome.virtual_s,
         outcome.wall_s,
         outcome.capture_sha256,
-        measures(place),
+        measured,
         planned.command,
         spec.identity,
         list(planned.engine.packages),

@@ -44,7 +44,7 @@ def _wall_s(cell: Mapping[str, str], known: Sequence[Record]) -> float:
 
 
 def _size_bytes(run_dir: Path) -> int:
-    return sum(file.stat().st_blocks * 512 for file in run_dir.rglob("*") if file.name != "capture.pcapng")
+    return sum(file.lstat().st_blocks * 512 for file in run_dir.rglob("*") if file.name != "capture.pcapng")
 
 
 def _duration(seconds: float) -> str:

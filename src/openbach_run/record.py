@@ -19,18 +19,43 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from openbach_run import run_files
 from openbach_run.errors import InputError
+from openbach_run.run_files import DamagedRecord
 
 FINISHED = "Finished Ok"
+DAMAGED = "Record Damaged"
+"""The status of a run that left something unreadable."""
 PROBE_BYTES = 1 << 20
 """What is written to see that a disk is not full; a record without its capture is smaller."""
+
+
+LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType)}
+METADATA: dict[str, Any] = {
+    **LEAST_METADATA, "agent_name": str, "time": float, "job_instance_id": int, "scenario_instance_id": int,
+}  # fmt: skip
+"""Fields of a statistic's `_metadata`: what is looked at in any record, and what every run leaves now."""
+FUNCTION = {"scenario_instance_id": int, "function": int}
+JOB = {"scenario_instance_id": int, "instance_id": int, "job": str, "entity": str}
+EVENTS: dict[str, dict[str, Any]] = {
+    "scenario_started": {"scenario_instance_id": int, "scenario": str, "arguments": dict},
+    "scenario_ended": {"scenario_instance_id": int, "status": str},
+    **dict.fromkeys(
+        ("function_started", "function_finished", "function_error", "function_stopped", "function_retried"), FUNCTION
+    ),
+    "job_started": {**JOB, "function": int},
+    "job_ended": {**JOB, "status": str},
+    "job_stop_ordered": JOB,
+}
+"""Fields that the director gives its events, besides t_s and event."""
+NO_EVENTS: dict[str, dict[str, Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -95,52 +120,51 @@ class Store:
     def _clean_up(self) -> None:
         for replaced in self.runs.glob("*.replaced"):
             if (place := replaced.with_suffix("")).exists():
-                _remove(replaced)
+                run_files.remove(replaced)
             else:
                 replaced.rename(place)
         for left in self.runs.glob("*.unfinished"):
-            _remove(left)
+            run_files.remove(left)
 
     def _try_writing(self) -> None:
         probe = self.begin("probe")
         try:
             (probe / "probe").write_bytes(bytes(PROBE_BYTES))
         finally:
-            _remove(probe)
+            run_files.remove(probe)
 
     def load(self, run_id: str) -> Record | None:
-        file = self.runs / run_id / "record.json"
-        return _read(file) if file.exists() else None
+        return _read(self.runs / run_id)
 
     def all(self) -> list[Record]:
         """Every record that is there, of whatever campaign, by run_id."""
-        files = sorted(self.runs.glob("*/record.json"))
-        return [record for file in files if not file.parent.suffix and (record := _read(file)) is not None]
+        places = sorted(place for place in self.runs.glob("*") if not place.suffix)
+        return [record for place in places if (record := _read(place)) is not None]
 
     def begin(self, run_id: str) -> Path:
         """A new directory for a run that starts."""
         unfinished = self.runs / f"{run_id}.unfinished"
-        _remove(unfinished)
+        run_files.remove(unfinished)
         unfinished.mkdir()
         return unfinished
 
     def keep(self, unfinished: Path, record: Record) -> Path:
         """Completes a run's directory and gives it its name, in place of an older one; returns where it is then: beside a
         good record if the run failed."""
-        (unfinished / "record.json").write_text(json.dumps(asdict(record), indent=1) + "\n")
+        run_files.write_new(unfinished, "record.json", json.dumps(asdict(record), indent=1) + "\n")
         place = self.runs / record.run_id
         failed, replaced = place.with_suffix(".failed"), place.with_suffix(".replaced")
-        _remove(failed)
+        run_files.remove(failed)
         if not place.exists():
             return unfinished.rename(place)
         before = self.load(record.run_id)
         if before is not None and before.finished and not record.finished:
             return unfinished.rename(failed)
-        _remove(replaced)
+        run_files.remove(replaced)
         _sync(unfinished / "record.json")  # the older one goes for good
         place.rename(replaced)
         unfinished.rename(place)
-        _remove(replaced)
+        run_files.remove(replaced)
         return place
 
     def write(self, name: str, text: str) -> None:
@@ -150,49 +174,42 @@ class Store:
         os.replace(new, self.directory / name)
 
 
-def _remove(directory: Path) -> None:
-    """Removes what a run left, whatever permissions it gave to it."""
-
-    def permitted(function: Callable[[str], object], name: str, error: object) -> None:
-        with suppress(OSError):
-            for path in (Path(name).parent, Path(name)):
-                if path.is_relative_to(directory) and not path.is_symlink():
-                    path.chmod(0o700)
-        with suppress(OSError):
-            function(name)
-
-    if directory.exists():
-        shutil.rmtree(directory, onerror=permitted)
-        shutil.rmtree(directory, ignore_errors=True)  # what was below a directory that could not be looked into
-
-
 def _sync(file: Path) -> None:
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
 
 
-def _read(file: Path) -> Record | None:
+def _read(run_dir: Path) -> Record | None:
     """A record, or None for one that this version does not understand: its run is then done again."""
     try:
-        return Record(**json.loads(file.read_text()))
-    except (TypeError, ValueError):
+        return Record(**run_files.document(run_dir, "record.json"))
+    except (OSError, TypeError, DamagedRecord):
         return None
 
 
 def statistics(run_dir: Path) -> list[Mapping[str, Any]]:
-    """The statistics that the jobs of a run have sent, in order."""
-    return _lines(run_dir / "statistics.jsonl")
+    """The statistics that the jobs of a run have sent, in order: the n-th is on line n. Raises DamagedRecord."""
+    return run_files.lines(run_dir, "statistics.jsonl", _wrong_statistic)
 
 
 def events(run_dir: Path) -> list[Mapping[str, Any]]:
-    """What the director did in a run, in order; as far as it has come in one that goes on."""
-    return _lines(run_dir / "events.jsonl")
+    """What the director did in a run, in order; as far as it has come in one that goes on. Raises DamagedRecord."""
+    return run_files.lines(run_dir, "events.jsonl", wrong_event)
 
 
-def _lines(file: Path) -> list[Mapping[str, Any]]:
-    """Half a line, the last of a guest that was killed, is none."""
-    try:
-        lines = file.read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+def check(run_dir: Path) -> None:
+    """That a run which has ended has left statistics and events as they are written now. Raises DamagedRecord."""
+    run_files.lines(run_dir, "statistics.jsonl", lambda line: _wrong_statistic(line, METADATA))
+    run_files.lines(run_dir, "events.jsonl", lambda line: wrong_event(line, EVENTS))
+
+
+def _wrong_statistic(line: Any, metadata: Mapping[str, Any] = LEAST_METADATA) -> str | None:
+    if wrong := run_files.fields(line, {"_metadata": dict}):
+        return wrong
+    wrong = run_files.fields({"suffix": "", **line["_metadata"]}, metadata)
+    return wrong and f"_metadata: {wrong}"
+
+
+def wrong_event(line: Any, known: Mapping[str, Mapping[str, Any]] = NO_EVENTS) -> str | None:
+    """What is wrong with a line of events.jsonl, or None. `known` has the fields of events by their name."""
+    return run_files.fields(line, {"t_s": float, "event": str}) or run_files.fields(line, known.get(line["event"], {}))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from openbach_run import flows
 from openbach_run.record import Record, statistics
+from openbach_run.run_files import DamagedRecord, is_number
 
 
 class Measure(NamedTuple):
@@ -56,6 +57,8 @@ MEASURES = {  # of the jobs that measure
         Measure("ping_lost_pct", statistic="lost_pct"),
     ),
 }
+MEASURED = {"interval_goodput_bps", *(measure.statistic or measure.column for job in MEASURES.values() for measure in job)}
+"""Statistics that are numbers, or missing (null)."""
 FACTORS = ("vpn", "pep", "cc", "loss")
 NUMBERS = {
     "seed": "int64", "virtual_s": "float64", "wall_s": "float64",
@@ -71,11 +74,11 @@ MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str, Any]:
     """What the jobs of MEASURES measured, by column; of a statistic that was sent several times (page loads) the median.
     Statistics with a suffix have columns of their own, `suffix_column`. Nothing if several scenario instances measured
-    something, and none of them is asked for."""
+    something, and none of them is asked for. Raises DamagedRecord."""
     sent: dict[tuple[str, str], dict[str, list[Any]]] = {}
     transfers: list[Mapping[str, Any]] = []
     instances = set()
-    for statistic in statistics(run_dir):
+    for line, statistic in enumerate(statistics(run_dir), 1):
         metadata = statistic["_metadata"]
         instance = metadata.get("scenario_instance_id")
         if metadata["job_name"] in MEASURES and scenario_instance_id in (None, instance):
@@ -84,6 +87,8 @@ def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str
             for name, value in statistic.items():
                 if value is not None:
                     series.setdefault(name, []).append(value)
+                if name in MEASURED and value is not None and not is_number(value):
+                    raise DamagedRecord(f"{run_dir / 'statistics.jsonl'}, line {line}: {name} is {value!r}, not a number")
             if metadata["job_name"] == "file_transfer":
                 transfers.append(statistic)
     if len(instances) > 1:

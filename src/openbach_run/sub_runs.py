@@ -4,22 +4,33 @@ counts as a run of the scenario that made it."""
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from openbach_run import run_files
 from openbach_run.campaign import Campaign
 from openbach_run.engine.virtual import COMPLAINED
 from openbach_run.model import kind_of
-from openbach_run.record import Record, events
+from openbach_run.record import DAMAGED, Record, events
 from openbach_run.results import measures
+from openbach_run.run_files import DamagedRecord
 
 
 def unfold(record: Record, run_dir: Path) -> list[Record]:
     """A record of each sub-scenario instance with its own arguments and measures; the record itself if its scenario did
-    anything but start scenarios, or ended before it started one."""
+    anything but start scenarios, or ended before it started one. Also itself where what it has left was damaged since; the
+    log names the file."""
+    try:
+        return _unfold(record, run_dir)
+    except DamagedRecord as damage:
+        logging.getLogger(__name__).warning("%s; its row is that of record.json", damage)
+        return [record]
+
+
+def _unfold(record: Record, run_dir: Path) -> list[Record]:
     told = events(run_dir)
     root = _root(told)
     if any(event["event"] == "job_started" and event["scenario_instance_id"] == root for event in told):
@@ -32,7 +43,7 @@ def unfold(record: Record, run_dir: Path) -> list[Record]:
             record,
             scenario=event["scenario"],
             arguments={**event["arguments"], **constants},
-            status=ends[number]["status"] if number in ends and record.status != COMPLAINED else record.status,
+            status=ends[number]["status"] if number in ends and record.status not in (COMPLAINED, DAMAGED) else record.status,
             virtual_s=ends[number]["t_s"] - event["t_s"] if number in ends else 0.0,
             measures=measures(run_dir, number),
         )
@@ -65,8 +76,8 @@ def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
 def _own_arguments(run_dir: Path) -> set[str] | None:
     """Names of the arguments of the scenario that was launched; None for a run that does not say."""
     try:
-        return set(json.loads((run_dir / "run.json").read_text())["arguments"])
-    except (OSError, ValueError, KeyError):
+        return set(run_files.document(run_dir, "run.json")["arguments"])
+    except (OSError, DamagedRecord, TypeError, KeyError):
         return None
 
 

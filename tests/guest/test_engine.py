@@ -81,7 +81,7 @@ def test_a_run_that_fills_the_disk_is_ended(guest_run: GuestRun, monkeypatch: py
     monkeypatch.setattr("openbach_run.engine.virtual.RUN_LIMIT_BYTES", 32 << 20)
     outcome = guest_run(FLOOD)
     assert outcome.error is not None
-    assert "wrote more than 32 MiB into" in outcome.error
+    assert "wrote more than 32 MiB in" in outcome.error
 
 
 def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
@@ -221,11 +221,12 @@ engine.run({{"seed": 1}}, Path({str(record)!r}), 0, lambda event: None)
 
 
 def _guests_of(record: Path) -> list[int]:
-    """Processes whose command line names the record, zombies apart."""
+    """Processes of jails whose command line names the record, zombies apart: the guest's kernel ends with them."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if f"RUN_DIR={record}".encode() in (process / "cmdline").read_bytes():
+            line = (process / "cmdline").read_bytes().split(b"\0")
+            if line[0].endswith(b"/jail") and str(record).encode() in line:
                 found.append(int(process.name))
         except OSError:
             continue

@@ -47,7 +47,8 @@ class FakeEngine:
         if spec["arguments"]["loss"] in self.failing:
             return Outcome("Finished Ko", 3.0, 0.1, "00", "job vpn on satvpn_box: Error, exit code 1\n    no route")
         time_s = 10 * (1 + float(spec["arguments"]["loss"])) + spec["seed"] / 100
-        metadata = {"job_name": "file_transfer"}
+        ids = {"agent_name": "satvpn_server", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
+        metadata = {"job_name": "file_transfer", **ids}
         sent = {
             "transfer_time_s": time_s,
             "goodput_bps": 8e6,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from openbach_run import record
+from openbach_run import record, run_files
 from openbach_run.errors import InputError
 from openbach_run.record import Record, Store, statistics
 
@@ -96,7 +96,7 @@ def test_killed_at_any_moment_of_a_replacement_a_good_record_is_there(
         return step
 
     with monkeypatch.context() as patched, contextlib.suppress(Killed):
-        for owner, name in ((Path, "rename"), (Path, "write_text"), (record, "_remove"), (record, "_sync")):
+        for owner, name in ((Path, "rename"), (run_files, "write_new"), (run_files, "remove"), (record, "_sync")):
             patched.setattr(owner, name, counted(getattr(owner, name)))
         store.keep(store.begin(RECORD.run_id), replace(RECORD, wall_s=2.0))
     with store.opened():
@@ -187,5 +187,7 @@ def test_files_are_whole_or_not_written(store: Store, monkeypatch: pytest.Monkey
 
 def test_half_a_statistic_is_none(tmp_path: Path) -> None:
     assert statistics(tmp_path) == []
-    (tmp_path / "statistics.jsonl").write_text('{"a": 1}\n{"a": "\u2028"}\n{"_metadata": {"job_na')
-    assert statistics(tmp_path) == [{"a": 1}, {"a": "\u2028"}]
+    sent = [{"a": 1, "_metadata": {"job_name": "x"}}, {"a": "\u2028", "_metadata": {"job_name": "x"}}]
+    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in sent)
+    (tmp_path / "statistics.jsonl").write_text(lines + '{"_metadata": {"job_na')
+    assert statistics(tmp_path) == sent

@@ -80,7 +80,7 @@ class ClusterEngine:
             with self._lock:
                 self._futures.discard(future)
         with tarfile.open(fileobj=io.BytesIO(files)) as archive:
-            archive.extractall(run_dir, filter="data")
+            archive.extractall(run_dir, [one for one in archive if one.isreg() or one.isdir()], filter="data")
         return outcome
 
     def stop(self) -> None:
@@ -105,7 +105,7 @@ def execute(spec: dict[str, Any], jobs: Jobs) -> tuple[Outcome, bytes]:
         outcome = engine.run(spec, run_dir, cpu, lambda event: None)
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-            tar.add(run_dir, ".")
+            tar.add(run_dir, ".", filter=lambda one: one if one.isreg() or one.isdir() else None)
     return outcome, archive.getvalue()
 
 

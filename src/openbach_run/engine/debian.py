@@ -43,11 +43,11 @@ def run(command: Sequence[str], what: str, **environment: str) -> str:
 
 BUILD_TOOLS = {
     "gcc": "gcc", "make": "make", "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils", "patch": "patch",
-    "tar": "tar", "dpkg-deb": "dpkg", "apt-get": "apt", "setpriv": "util-linux", "taskset": "util-linux",
+    "tar": "tar", "dpkg-deb": "dpkg", "apt-get": "apt",
     "/usr/include/stdlib.h": "libc6-dev",
 }  # fmt: skip
-"""Commands and files that building the kernel, the guest tree and programs and starting a run need, and the Debian
-packages they are in."""
+"""Commands and files that building the kernel, the jail, the guest tree and programs need, and the Debian packages they
+are in."""
 
 
 def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS) -> None:

@@ -2,7 +2,9 @@
 """The virtual engine: one run is one User Mode Linux process in time-travel mode, pinned to one CPU.
 
 The guest's clock stands still while anything in it computes and jumps when all of it is idle. The run's directory
-is the guest's /run/openbach; its packets arrive on a pipe and are hashed, or kept with `pcap`.
+is the guest's /run/openbach, and with the guest tree and the code all that it can reach of this machine (see `jail`);
+its packets arrive on a pipe and are hashed, or kept with `pcap`. What it leaves is read as somebody else's (see
+`run_files`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import json
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
 import threading
@@ -22,14 +23,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any, BinaryIO
 
+from openbach_run import run_files
 from openbach_run.engine.cache import Progress, cache_directory
 from openbach_run.engine.descriptors import ensure_descriptors
 from openbach_run.engine.image import Image, ensure_code, ensure_image
+from openbach_run.engine.jail import Jail, ensure_jail
 from openbach_run.engine.kernel import Kernel, ensure_kernel
 from openbach_run.engine.programs import ensure_programs
 from openbach_run.errors import SetupError
+from openbach_run.record import DAMAGED, wrong_event
+from openbach_run.run_files import DamagedRecord
 
 GUEST_MEMORY = "512M"
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
@@ -38,7 +44,9 @@ SILENCE_LIMIT_S = (
 )
 PIPE_BYTES = 1 << 20
 RUN_LIMIT_BYTES = 64 << 20
+RUN_LIMIT_FILES = 20_000
 """What a run may write, its capture apart; one that writes more is ended."""
+CAPTURE = "capture.pcapng"
 
 GUEST_MODULES = ("__init__.py", "director.py", "errors.py", "inventory.py", "jobs.py", "model.py", "guest")
 """What of this package runs in the guest. A change to anything else makes no finished run stale."""
@@ -49,6 +57,12 @@ COMPLAINT = re.compile(
     r"|general protection fault|unregister_netdevice: waiting for).*)"
 )
 """A line of the kernel's log after which its results are not to be trusted."""
+
+STATUSES = ("Finished Ok", "Finished Ko", "Stopped")
+FAILED = {"function": (int, NoneType), "error": str}
+FAILED_JOB = {"job": str, "entity": str, "status": str, "exit_code": (int, NoneType), "last_lines": list}
+"""Fields of result.json's `failed`."""
+CONSOLE_LINES = 15
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 
@@ -84,6 +98,7 @@ class VirtualEngine:
         self._silence_limit_s = silence_limit_s
         self._cache = cache or cache_directory()
         self._kernel: Kernel | None = None
+        self._jail: Jail | None = None
         self._image: Image | None = None
         self._code: Path | None = None
         self._guests: set[subprocess.Popen[bytes]] = set()
@@ -91,11 +106,12 @@ class VirtualEngine:
         self._stopping = False
 
     def prepare(self, progress: Progress) -> None:
-        """Makes the kernel, the guest tree, the jobs' programs and the snapshot of the code if they are missing. Raises
-        SetupError."""
+        """Makes what is missing of the jail, the kernel, the guest tree, the jobs' programs and the snapshot of the code.
+        Raises SetupError."""
         ensure_descriptors()
         guest = self._repository / "src/openbach_run/guest"
         try:
+            self._jail = ensure_jail(self._cache, self._repository / "kernel", progress)
             self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
             self._image = ensure_image(self._cache, guest, _vpn_packages(self._repository), progress)
             programs = ensure_programs(self._cache, self._code_folders, progress)
@@ -123,21 +139,24 @@ class VirtualEngine:
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
         """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the guest has powered off."""
-        run_dir = run_dir.resolve()
         (run_dir / "run.json").write_text(json.dumps(spec))
         started = time.monotonic()
         read_end, write_end = os.pipe()
         _widen(read_end)
-        with (run_dir / "console.log").open("wb") as console, os.fdopen(read_end, "rb", buffering=0) as packets:
+        with (
+            (run_dir / "console.log").open("xb") as console,
+            open(run_dir / CAPTURE if self._pcap else os.devnull, "wb", buffering=0) as keep,
+            os.fdopen(read_end, "rb", buffering=0) as packets,
+        ):
             try:
                 guest = self._boot(spec, run_dir, cpu, write_end, console)
             finally:
                 os.close(write_end)
-            capture = _Capture(packets, run_dir / "capture.pcapng" if self._pcap else None)
+            capture = _Capture(packets, keep)
             ended_why = self._watch(guest, run_dir, on_event)
-            capture.join()
+            capture.join()  # no process of the guest is left then
+        ended_why = _tidy(run_dir, spec) or ended_why
         wall_s = time.monotonic() - started
-        shutil.rmtree(run_dir / "uml", ignore_errors=True)
         return _outcome(run_dir, wall_s, capture.sha256, ended_why, guest.returncode)
 
     def stop(self) -> None:
@@ -150,72 +169,76 @@ class VirtualEngine:
     def _boot(
         self, spec: Mapping[str, Any], run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
     ) -> subprocess.Popen[bytes]:
-        assert self._kernel and self._image and self._code
-        kernel_arguments = [
-            *(
-                f"mem={GUEST_MEMORY}",
-                "quiet",
-                "loglevel=5",  # warnings too
-                "panic=-1",
-                "root=/dev/root",
-                "rootfstype=hostfs",
-                f"rootflags={self._image.root}",
-                "ro",
-            ),
+        assert self._kernel and self._jail and self._image and self._code
+        kernel_arguments = (
+            f"mem={GUEST_MEMORY}",
+            "quiet",
+            "loglevel=5",  # warnings too
+            "panic=-1",
+            *("root=/dev/root", "rootfstype=hostfs", "ro"),
             *("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}", "seccomp=on", f"seed={spec['seed']}"),
-            *(
-                "con=null",
-                "con0=null,fd:1",
-                f"uml_dir={run_dir}/uml",
-                "umid=guest",
-                "capture=0",
-                f"RUN_DIR={run_dir}",
-                f"CODE_DIR={self._code}",
-            ),
+            *("con=null", "con0=fd:3,fd:1", "capture=0"),
             *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
-        ]
-        pinned = ["setpriv", "--pdeathsig", "KILL", "taskset", "--cpu-list", str(cpu)]
-        (run_dir / "uml").mkdir()
+        )
+        command = self._jail.command(
+            cpu, self._image.root, self._code, run_dir, self._kernel.executable, *kernel_arguments
+        )
         with self._lock:
             if self._stopping:
                 raise InterruptedError("the engine is stopping")
-            guest = subprocess.Popen(
-                [*pinned, str(self._kernel.executable), *kernel_arguments],
-                env={"PATH": os.defpath, "HOME": str(run_dir)}, stdin=capture_fd, stdout=console, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+            guest = subprocess.Popen(command, env={}, stdin=capture_fd, stdout=console, stderr=subprocess.STDOUT)
             self._guests.add(guest)
         return guest
 
     def _watch(self, guest: subprocess.Popen[bytes], run_dir: Path, on_event: OnEvent) -> str | None:
         """Passes events on until the guest is gone. Why it was killed, if it was."""
-        reader = _EventReader(run_dir / "events.jsonl", on_event)
+        reader = _EventReader(run_dir, on_event)
         ended = os.pidfd_open(guest.pid)
         heard = time.monotonic()
-        why = None
         try:
             while not select.select([ended], [], [], 0.2)[0]:
                 if reader.read():
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self._silence_limit_s:
-                    why = f"showed no progress for {self._silence_limit_s:g} s and was ended"
-                if _written_bytes(run_dir) > RUN_LIMIT_BYTES:
-                    why = f"wrote more than {RUN_LIMIT_BYTES >> 20} MiB into {run_dir} and was ended"
-                if why:
-                    guest.kill()
+                    raise _Ended(f"showed no progress for {self._silence_limit_s:g} s")
+                if excess := _excess(run_dir):
+                    raise _Ended(excess)
             reader.read()
+        except DamagedRecord as damage:
+            return f"left {run_files.within(damage, run_dir)}"
+        except _Ended as error:
+            return f"{error} and was ended"
         finally:
             os.close(ended)
             guest.kill()
             guest.wait()
             with self._lock:
                 self._guests.discard(guest)
-        return why
+        return None
+
+
+def _excess(run_dir: Path) -> str | None:
+    excess = run_files.excess(run_dir, RUN_LIMIT_BYTES, RUN_LIMIT_FILES, CAPTURE)
+    return excess and f"{excess} in {run_dir}"
+
+
+def _tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
+    """Puts right what a guest may have changed, and removes what is too much. Why it is, if so."""
+    run_files.write_new(run_dir, "run.json", json.dumps(spec))
+    if excess := _excess(run_dir):
+        run_files.keep_only(run_dir, ("run.json", "events.jsonl", "console.log", CAPTURE))
+        return f"{excess} and was ended"
+    return None
+
+
+class _Ended(Exception):
+    """Why a guest is ended: what it did."""
 
 
 class _Capture(threading.Thread):
-    """Reads the guest's packets: hashes the stream and, if asked, keeps it."""
+    """Reads the guest's packets: hashes the stream and writes it to `keep`."""
 
-    def __init__(self, packets: BinaryIO, keep: Path | None) -> None:
+    def __init__(self, packets: BinaryIO, keep: BinaryIO) -> None:
         super().__init__(daemon=True)
         self._packets = packets
         self._keep = keep
@@ -224,11 +247,9 @@ class _Capture(threading.Thread):
 
     def run(self) -> None:
         buffer = memoryview(bytearray(PIPE_BYTES))
-        with open(self._keep or os.devnull, "wb", buffering=0) as file:
-            while size := self._packets.readinto(buffer):  # type: ignore[attr-defined]
-                self._digest.update(buffer[:size])
-                if self._keep:
-                    file.write(buffer[:size])
+        while size := self._packets.readinto(buffer):  # type: ignore[attr-defined]
+            self._digest.update(buffer[:size])
+            self._keep.write(buffer[:size])
 
     @property
     def sha256(self) -> str:
@@ -238,22 +259,27 @@ class _Capture(threading.Thread):
 class _EventReader:
     """Reads the lines that the guest has added to events.jsonl since the last time."""
 
-    def __init__(self, path: Path, on_event: OnEvent) -> None:
-        self._path = path
+    def __init__(self, run_dir: Path, on_event: OnEvent) -> None:
+        self._run_dir = run_dir
         self._on_event = on_event
         self._offset = 0
+        self._lines = 0
 
     def read(self) -> bool:
-        if not self._path.exists():
+        """Whether there were any. Raises DamagedRecord."""
+        try:
+            with run_files.opened(self._run_dir, "events.jsonl") as file:
+                file.seek(self._offset)
+                added = file.read(run_files.FILE_LIMIT_BYTES)
+        except FileNotFoundError:
             return False
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            lines = file.read().splitlines(keepends=True)
-        complete = [line for line in lines if line.endswith(b"\n")]
-        for line in complete:
-            self._on_event(json.loads(line))
-        self._offset += sum(map(len, complete))
-        return bool(complete)
+        place = str(self._run_dir / "events.jsonl")
+        events = run_files.checked(added, place, self._lines + 1, wrong_event)
+        self._offset += added.rfind(b"\n") + 1
+        self._lines += len(events)
+        for event in events:
+            self._on_event(event)
+        return bool(events)
 
 
 def guest_code(repository: Path, jobs: Mapping[str, Path]) -> dict[str, Path]:
@@ -263,15 +289,6 @@ def guest_code(repository: Path, jobs: Mapping[str, Path]) -> dict[str, Path]:
         "vpn-configs": repository / "vpn-configs",
         **{f"jobs/{name}": folder for name, folder in jobs.items()},
     }
-
-
-def _written_bytes(run_dir: Path) -> int:
-    files = [Path(folder, name) for folder, _, names in os.walk(run_dir) for name in names if name != "capture.pcapng"]
-    total = 0
-    for file in files:
-        with suppress(FileNotFoundError):
-            total += file.lstat().st_size
-    return total
 
 
 def _vpn_packages(repository: Path) -> list[str]:
@@ -287,21 +304,45 @@ def _widen(pipe: int) -> None:
 
 def _outcome(run_dir: Path, wall_s: float, capture_sha256: str, ended_why: str | None, exit_code: int) -> Outcome:
     try:
-        result = json.loads((run_dir / "result.json").read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+        result = _result(run_dir)
+        complaint = _kernel_complaint(run_dir)
+    except DamagedRecord as damage:
+        return Outcome(DAMAGED, 0.0, wall_s, capture_sha256, f"the guest left {run_files.within(damage, run_dir)}")
+    if result is None or ended_why:
         how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
         why = ended_why or f"ended before the scenario did ({how})"
-        tail = "\n".join(console_tail(run_dir))
+        tail = "\n".join(run_files.tail(run_dir, "console.log", CONSOLE_LINES))
         return Outcome("Guest Lost", 0.0, wall_s, capture_sha256, f"the guest {why}; its console's last lines:\n{tail}")
     status, error = result["status"], None if result["status"] == "Finished Ok" else _explain(result)
-    if complaint := _kernel_complaint(run_dir / "console.log"):
+    if complaint:
         status, error = COMPLAINED, "\n".join([f"the guest's kernel complained: {complaint}", *([error] if error else [])])
     return Outcome(status, result["virtual_s"], wall_s, capture_sha256, error)
 
 
-def _kernel_complaint(console: Path) -> str | None:
-    """The first line of the guest's kernel log that tells of trouble, without its time."""
-    lines = console.read_text(errors="replace").splitlines()
+def _result(run_dir: Path) -> dict[str, Any] | None:
+    """The content of result.json; None if the guest came to no end of its own. Raises DamagedRecord."""
+    try:
+        if not run_files.content(run_dir, "result.json").rstrip().endswith(b"}"):
+            return None  # it was killed as it wrote it
+        result: dict[str, Any] = run_files.document(run_dir, "result.json")
+    except FileNotFoundError:
+        return None
+    wrong = run_files.fields(result, {"status": str, "virtual_s": float, "failed": list})
+    if wrong is None and result["status"] not in STATUSES:
+        wrong = f'"status" is {result["status"]!r}; one of {", ".join(STATUSES)} was expected'
+    for failed in [] if wrong else result["failed"]:
+        wrong = wrong or run_files.fields(failed, FAILED_JOB if isinstance(failed, dict) and "job" in failed else FAILED)
+    if wrong:
+        raise DamagedRecord(f"{run_dir / 'result.json'}: {wrong}")
+    return result
+
+
+def _kernel_complaint(run_dir: Path) -> str | None:
+    """The first line of the guest's kernel log that tells of trouble, without its time. Raises DamagedRecord."""
+    try:
+        lines = run_files.content(run_dir, "console.log").decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        raise DamagedRecord(f"{run_dir / 'console.log'}: no such file") from None
     return next((found[1] for line in lines if (found := COMPLAINT.match(line))), None)
 
 
@@ -317,8 +358,3 @@ def _explain(result: Mapping[str, Any]) -> str:
         else:
             lines.append(f"function {failed['function']}: {failed['error']}")
     return "\n".join(lines) or result["status"]
-
-
-def console_tail(run_dir: Path, count: int = 15) -> list[str]:
-    """The last lines of the guest's kernel log."""
-    return (run_dir / "console.log").read_text(errors="replace").splitlines()[-count:]

@@ -52,6 +52,7 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
     warm.prepare(PYTHON_PATH)
     namespaces = network.build(Inventory.from_dict(run["inventory"]))
     agents = GuestAgents(namespaces, jobs, run["seed"], origin_ns)
+    _let_no_module_in()
     director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
     status = director.run(run["scenario"], run["arguments"])
     agents.close()
@@ -62,6 +63,14 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
             failure["exit_code"] = agents.processes[failure["instance_id"]].exit_code
             failure["last_lines"] = agents.last_lines(failure["instance_id"])
     return {"status": status, "failed": director.failed}
+
+
+def _let_no_module_in() -> None:
+    """From here on. A module is code in the host's process: the jail around that holds, but none is needed. (`open` would
+    make calls that fail, and those cost time.)"""
+    file = os.open("/proc/sys/kernel/modules_disabled", os.O_WRONLY)
+    os.write(file, b"1")
+    os.close(file)
 
 
 def _place_link_files(texts: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from openbach_run import run_files
 from openbach_run.errors import InputError
 from openbach_run.intervals import Estimate, estimate
 from openbach_run.model import SAME
@@ -102,7 +103,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             record = store.load(planned["run_id"])
             name, arguments = planned["scenario"], planned["arguments"]
             if name not in orbits and record is not None:
-                orbits[name] = _orbit_argument(json.loads((run_dir / "run.json").read_text())["scenario"])
+                orbits[name] = _orbit_argument(run_files.document(run_dir, "run.json")["scenario"])
             orbit = str(orbits.get(name, ""))
             orbit = arguments.get(orbit[1:], "") if orbit[:1] == "$" else orbit
             values = {"scenario": name, "orbit": orbit, **_followers_named(arguments)}
@@ -153,9 +154,9 @@ def pep_hosts(campaigns: Campaigns) -> dict[str, list[str]]:
     """Position of the PEP that was run → the hosts that are a proxy there, as the scenarios of the campaigns say."""
     hosts: dict[str, list[str]] = {}
     run = campaigns.distinct("pep")
-    files = {one.record.scenario: one.run_dir / "run.json" for one in campaigns.runs if one.record}
-    for file in files.values():
-        for entity, arguments in _jobs(json.loads(file.read_text())["scenario"]):
+    run_dirs = {one.record.scenario: one.run_dir for one in campaigns.runs if one.record}
+    for run_dir in run_dirs.values():
+        for entity, arguments in _jobs(run_files.document(run_dir, "run.json")["scenario"]):
             for position in _value(arguments.get("at")).split(","):
                 hosts.setdefault(position, []).append(entity.removeprefix("satvpn_"))
     return {position: list(dict.fromkeys(names)) for position, names in sorted(hosts.items()) if position in run}

@@ -12,12 +12,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from openbach_run import run_files
 from openbach_run.campaign import Campaign, sub_scenarios
 from openbach_run.engine.virtual import GUEST_START_NS
 from openbach_run.errors import InputError
 from openbach_run.inventory import Inventory
 from openbach_run.model import Malformed, Scenario, check_values, jobs_started, parse_scenario
 from openbach_run.record import events, statistics
+from openbach_run.run_files import DamagedRecord
 from openbach_run.web.answers import Refusal, Services, not_found, refused_scenario
 from openbach_run.web.replay import Names, ScenarioState, as_date, begin, document, end, replay
 from openbach_run.web.store import STOPPED, Row
@@ -157,9 +159,9 @@ def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState],
 def _as_run(owner: Row) -> dict[str, dict[str, Any]]:
     """The scenarios with the constants of this run, by name, as soon as its engine has begun."""
     try:
-        spec = json.loads((Path(owner["run_dir"]) / "run.json").read_text())
+        spec = run_files.document(Path(owner["run_dir"]), "run.json")
         return {spec["scenario"]["name"]: spec["scenario"], **spec["sub_scenarios"]}
-    except (OSError, ValueError, KeyError):
+    except (OSError, DamagedRecord, TypeError, KeyError):
         return {}
 
 

@@ -13,15 +13,15 @@ import logging
 import queue
 import re
 import shlex
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from openbach_run import run_files
 from openbach_run.campaign import NO_FILE, Campaign, RunSpec, check_cells, check_references
 from openbach_run.errors import InputError, SetupError
 from openbach_run.executor import Engine, PlannedRun, execute_run
@@ -123,7 +123,7 @@ class Launcher:
         """Removes what a stopped run has left."""
         left = Path(instance["run_dir"])
         if left.name == stopped_name(instance["id"]):
-            shutil.rmtree(left, ignore_errors=True)
+            run_files.remove(left)
 
     def virtual_s(self, instance: int) -> float:
         """How far a run is, in virtual seconds."""
@@ -190,8 +190,9 @@ class Launcher:
                 self._end(order, STOPPED, self.virtual_s(order.instance), None)
                 return
             kept = store.runs / record.run_id
-            for event in events(kept):
-                self._tell(order, event)
+            with suppress(run_files.DamagedRecord):  # the record says so
+                for event in events(kept):
+                    self._tell(order, event)
             self._database.update_instance(order.instance, run_dir=str(kept))
             self._end(order, record.status, record.virtual_s, record.error)
 

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * jail MODE CPU GUEST CODE RUN KERNEL [ARGUMENT]...
+ *
+ * Starts the guest's kernel, pinned to a CPU, where nothing of the host can be
+ * reached but three directories: GUEST and CODE (read-only) and RUN. The guest's
+ * root can run any code in the kernel's process, so whatever is to hold has to be
+ * set by the host before the kernel starts, and cannot be undone afterwards.
+ *
+ * MODE says what hides the host's files:
+ *   namespaces  a mount namespace that has the three directories and nothing
+ *               else, and a PID namespace. Landlock too, where the host has it.
+ *   landlock    Landlock alone, for containers and other hosts that let nobody
+ *               make namespaces. The content of other files, lists of their
+ *               names and all changes are out of reach; whether a path exists,
+ *               and its size and dates, are not.
+ *   none        nothing. For hosts that have neither, if the user says so.
+ *
+ * In all of them: no capabilities, no new privileges, no more descriptors than
+ * 0 to 2 and the three directories, and a list of the system calls that User Mode
+ * Linux makes. There is no socket, ptrace, mount, exec of a path, io_uring or BPF
+ * in it, and no call that changes a file's attributes by path.
+ *
+ * The kernel is told its places: hostfs_ro=, hostfs_rw= (its own limit on hostfs,
+ * see patches/), rootflags=, RUN_DIR=, CODE_DIR=. None of the host's paths is on
+ * its command line.
+ *
+ * As KERNEL, the jail itself with the argument --inside ends with 0: that shows
+ * whether a mode works on this host. When a mode does not, exit code 125.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define EXIT_NO_JAIL	125
+#define SIGNALLED	128
+
+enum { GUEST, CODE, RUN, PLACES };
+static const char *const names[PLACES] = { "guest", "code", "run" };
+
+enum mode { NAMESPACES, LANDLOCK, NONE, MODES };
+static const char *const modes[MODES] = { "namespaces", "landlock", "none" };
+
+__attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *what, ...)
+{
+	int error = errno;
+	va_list list;
+
+	va_start(list, what);
+	fputs("jail: ", stderr);
+	vfprintf(stderr, what, list);
+	fprintf(stderr, ": %s\n", strerror(error));
+	va_end(list);
+	exit(EXIT_NO_JAIL);
+}
+
+static int must(long result, const char *what)
+{
+	if (result < 0)
+		fail("%s", what);
+	return result;
+}
+
+/* System calls that User Mode Linux and its stubs make, and no others. */
+
+#define ARGUMENT(n)	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[n]))
+#define ARGUMENT_HIGH(n) \
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[n]) + 4)
+#define ALLOW		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define DENY		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+/* not KILL: the stub's own filter traps the guest's system calls, and has to win */
+
+#define NAMESPACE_FLAGS	(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | \
+			 CLONE_NEWUTS | CLONE_NEWCGROUP)
+
+static const struct sock_filter no_namespaces[] = {
+	ARGUMENT(0), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NAMESPACE_FLAGS, 0, 1), DENY, ALLOW,
+};
+
+/* A datagram socket of a pair could still send to others by their address. */
+static const struct sock_filter unix_streams[] = {
+	ARGUMENT(0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 4),
+	ARGUMENT(1), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SOCK_STREAM, 0, 1), ALLOW, DENY,
+};
+
+static const struct sock_filter own_process[] = {
+	ARGUMENT(0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1), ALLOW, DENY,
+};
+
+static const struct sock_filter no_path[] = {
+	ARGUMENT(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
+	ARGUMENT_HIGH(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1), ALLOW, DENY,
+};
+
+struct call {
+	int number;
+	const struct sock_filter *check;
+	size_t length;
+};
+
+#define CALL(name)		{ SYS_##name, NULL, 0 }
+#define CHECKED(name, check)	{ SYS_##name, check, ARRAY_SIZE(check) }
+
+static struct call calls[] = {
+	/* files: which ones, is Landlock's and the mount namespace's */
+	CALL(read), CALL(write), CALL(readv), CALL(writev), CALL(pread64), CALL(pwrite64), CALL(lseek),
+	CALL(open), CALL(openat), CALL(close), CALL(close_range), CALL(dup), CALL(dup2), CALL(dup3), CALL(fcntl),
+	CALL(stat), CALL(lstat), CALL(fstat), CALL(newfstatat), CALL(statx), CALL(statfs), CALL(fstatfs),
+	CALL(access), CALL(faccessat), CALL(faccessat2), CALL(readlink), CALL(readlinkat), CALL(getdents64),
+	CALL(mkdir), CALL(mkdirat), CALL(rmdir), CALL(unlink), CALL(unlinkat), CALL(rename), CALL(renameat),
+	CALL(renameat2), CALL(link), CALL(linkat), CALL(symlink), CALL(symlinkat), CALL(mknod), CALL(mknodat),
+	CALL(ftruncate), CALL(fchmod), CALL(fchown), CALL(fsync), CALL(fdatasync), CALL(umask),
+	CHECKED(utimensat, no_path),
+	/* memory */
+	CALL(mmap), CALL(munmap), CALL(mremap), CALL(mprotect), CALL(madvise), CALL(brk), CALL(memfd_create),
+	/* processes and signals */
+	CHECKED(clone, no_namespaces), CALL(execveat), CALL(exit), CALL(exit_group), CALL(wait4), CALL(waitid),
+	CALL(kill), CALL(tgkill), CALL(tkill), CALL(rt_sigaction), CALL(rt_sigprocmask), CALL(rt_sigreturn),
+	CALL(rt_sigpending), CALL(rt_sigsuspend), CALL(rt_sigtimedwait), CALL(sigaltstack), CALL(signalfd4),
+	CALL(getpid), CALL(getppid), CALL(gettid), CALL(getpgrp), CALL(getpgid), CALL(getsid), CALL(setsid),
+	CALL(getuid), CALL(geteuid), CALL(getgid), CALL(getegid), CALL(prctl), CALL(arch_prctl),
+	CALL(set_tid_address), CALL(set_robust_list), CALL(rseq), CALL(seccomp), CALL(sched_yield),
+	CALL(sched_getaffinity), CALL(getrlimit), CALL(setrlimit), CHECKED(prlimit64, own_process),
+	CALL(getrusage), CALL(times),
+	/* time */
+	CALL(clock_gettime), CALL(clock_getres), CALL(clock_nanosleep), CALL(nanosleep), CALL(gettimeofday),
+	CALL(time), CALL(timer_create), CALL(timer_settime), CALL(timer_gettime), CALL(timer_getoverrun),
+	CALL(timer_delete), CALL(setitimer), CALL(getitimer), CALL(alarm), CALL(pause),
+	/* between the kernel and its stubs */
+	CALL(futex), CHECKED(socketpair, unix_streams), CALL(sendmsg), CALL(recvmsg), CALL(pipe), CALL(pipe2),
+	CALL(eventfd2), CALL(epoll_create), CALL(epoll_create1), CALL(epoll_ctl), CALL(epoll_wait),
+	CALL(epoll_pwait), CALL(poll), CALL(ppoll), CALL(select), CALL(pselect6), CALL(shutdown),
+	CALL(getrandom), CALL(uname),
+};
+
+static int by_number(const void *one, const void *other)
+{
+	return ((const struct call *)one)->number - ((const struct call *)other)->number;
+}
+
+static struct sock_filter filter[BPF_MAXINSNS];
+static unsigned int filter_length;
+
+static void put(struct sock_filter instruction)
+{
+	filter[filter_length++] = instruction;
+}
+
+/* A binary tree: seven comparisons find a number. Only numbers are looked at, so that the host's
+ * kernel knows beforehand what is always allowed and does not run the filter for it. */
+static void put_tree(const struct call *first, size_t count)
+{
+	unsigned int jump;
+
+	if (count > 1) {
+		put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, first[count / 2].number, 0, 1));
+		jump = filter_length;
+		put((struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0));
+		put_tree(first, count / 2);
+		filter[jump].k = filter_length - jump - 1;
+		put_tree(first + count / 2, count - count / 2);
+		return;
+	}
+	put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first->number, 1, 0));
+	put((struct sock_filter)DENY);
+	if (!first->check)
+		put((struct sock_filter)ALLOW);
+	for (size_t i = 0; i < first->length; i++)
+		put(first->check[i]);
+}
+
+static void allow_calls(void)
+{
+	struct sock_fprog program = { .filter = filter };
+	long flags = SECCOMP_FILTER_FLAG_SPEC_ALLOW; /* else kernels before 5.16 slow the process down */
+
+	put((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
+	put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0));
+	put((struct sock_filter)DENY);
+	put((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+	qsort(calls, ARRAY_SIZE(calls), sizeof(calls[0]), by_number);
+	put_tree(calls, ARRAY_SIZE(calls)); /* x32's numbers are none of them */
+	program.len = filter_length;
+	must(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program), "seccomp");
+}
+
+/* Landlock. Debian 12's header knows its second version; these are of the third to the sixth. */
+
+#define FS_TRUNCATE	(1ULL << 14)
+#define FS_IOCTL_DEV	(1ULL << 15)
+#define NET_TCP		3ULL /* bind, connect */
+#define SCOPED		3ULL /* abstract unix sockets, signals */
+#define VERSION_SCOPED	6
+
+#define READ	(LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+#define CHANGE	(LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | \
+		 LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK | \
+		 LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_REFER | FS_TRUNCATE)
+#define DEVICES	(LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | FS_IOCTL_DEV)
+
+struct ruleset {
+	__u64 fs, net, scoped;
+};
+
+static int landlock_version(void)
+{
+	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+}
+
+static void landlock_allow(int ruleset, int fd, __u64 access)
+{
+	struct landlock_path_beneath_attr rule = { .allowed_access = access, .parent_fd = fd };
+
+	must(syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0), "Landlock rule");
+}
+
+static void landlock(int version, const int places[PLACES], int kernel)
+{
+	__u64 known = READ | CHANGE | DEVICES | LANDLOCK_ACCESS_FS_EXECUTE;
+	size_t size = version >= VERSION_SCOPED ? sizeof(struct ruleset) : version >= 4 ? 16 : 8;
+	struct ruleset rules;
+	int fd;
+
+	if (version < 2)
+		known &= ~LANDLOCK_ACCESS_FS_REFER;
+	if (version < 3)
+		known &= ~FS_TRUNCATE;
+	if (version < 5)
+		known &= ~FS_IOCTL_DEV;
+	rules = (struct ruleset){ known, NET_TCP, SCOPED };
+	fd = must(syscall(SYS_landlock_create_ruleset, &rules, size, 0), "Landlock");
+	landlock_allow(fd, places[GUEST], READ);
+	landlock_allow(fd, places[CODE], READ);
+	landlock_allow(fd, places[RUN], (READ | CHANGE) & known);
+	landlock_allow(fd, kernel, LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE);
+	must(syscall(SYS_landlock_restrict_self, fd, 0), "Landlock");
+	close(fd);
+}
+
+/* Namespaces */
+
+static void write_map(const char *file, const char *format, ...)
+{
+	char text[64];
+	va_list list;
+	int fd = must(open(file, O_WRONLY | O_CLOEXEC), file);
+
+	va_start(list, format);
+	vsnprintf(text, sizeof(text), format, list);
+	va_end(list);
+	must(write(fd, text, strlen(text)), file);
+	close(fd);
+}
+
+/* With privileges of its own (root) a user namespace would only take them away: other users' directories. */
+static void unshare_all(void)
+{
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+
+	if (unshare(CLONE_NEWNS | CLONE_NEWPID) < 0) {
+		must(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID), "making namespaces");
+		write_map("/proc/self/setgroups", "deny");
+		write_map("/proc/self/uid_map", "%u %u 1", uid, uid);
+		write_map("/proc/self/gid_map", "%u %u 1", gid, gid);
+	}
+	must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), "making mounts private");
+}
+
+static int copy_of_mount(const char *path, __u64 attributes)
+{
+	struct mount_attr attr = {
+		.attr_set = attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, /* not NOEXEC: access(2) would tell hostfs */
+		.propagation = MS_PRIVATE,
+	};
+	int fd = must(open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE), path);
+
+	must(mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)), "mount_setattr");
+	return fd;
+}
+
+/* A root directory that has the three places and nothing else. */
+static void enter_root(const char *const paths[PLACES], int places[PLACES])
+{
+	struct mount_attr read_only = { .attr_set = MOUNT_ATTR_RDONLY };
+	int fs, root;
+
+	for (int i = 0; i < PLACES; i++)
+		places[i] = copy_of_mount(paths[i], i == RUN ? 0 : MOUNT_ATTR_RDONLY);
+	fs = must(fsopen("tmpfs", FSOPEN_CLOEXEC), "tmpfs");
+	must(fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0), "tmpfs");
+	must(fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0), "tmpfs");
+	root = must(fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC),
+		    "tmpfs");
+	close(fs);
+	must(move_mount(root, "", AT_FDCWD, "/proc", MOVE_MOUNT_F_EMPTY_PATH), "mounting the jail's root");
+	for (int i = 0; i < PLACES; i++) {
+		must(mkdirat(root, names[i], 0755), names[i]);
+		must(move_mount(places[i], "", root, names[i], MOVE_MOUNT_F_EMPTY_PATH), paths[i]);
+	}
+	must(mount_setattr(root, "", AT_EMPTY_PATH, &read_only, sizeof(read_only)), "mount_setattr");
+	must(fchdir(root), "fchdir");
+	must(syscall(SYS_pivot_root, ".", "."), "pivot_root");
+	must(umount2(".", MNT_DETACH), "leaving the host's files");
+	must(chdir("/"), "chdir");
+	close(root);
+}
+
+static void drop_privileges(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = {};
+
+	for (int capability = 0; prctl(PR_CAPBSET_DROP, capability) == 0; capability++)
+		;
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	must(syscall(SYS_capset, &header, none), "capset");
+	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
+}
+
+/* Ends as the child does. */
+__attribute__((noreturn)) static void end_as(pid_t child, bool process_1)
+{
+	int status, code;
+
+	close_range(0, 3, 0);
+	while (waitpid(child, &status, 0) != child)
+		;
+	code = WIFSIGNALED(status) ? SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
+	if (!process_1 && code > SIGNALLED) {
+		signal(code - SIGNALLED, SIG_DFL);
+		raise(code - SIGNALLED);
+	}
+	_exit(code);
+}
+
+/*
+ * Goes on as process 2 of the PID namespace. Process 1, to which no signal of its own namespace does anything,
+ * waits for it; with it all others end. It ends with the process outside, which is the one that is known there.
+ */
+static void enter_processes(void)
+{
+	int alive[2];
+	char byte;
+	pid_t child;
+
+	must(pipe2(alive, O_CLOEXEC | O_NONBLOCK), "pipe");
+	child = must(fork(), "fork");
+	if (child) {
+		close(alive[0]);
+		end_as(child, false);
+	}
+	close(alive[1]);
+	must(prctl(PR_SET_PDEATHSIG, SIGKILL), "pdeathsig");
+	if (read(alive[0], &byte, 1) == 0)
+		_exit(EXIT_NO_JAIL); /* the process outside was killed before that held */
+	close(alive[0]);
+	drop_privileges();
+	child = must(fork(), "fork");
+	if (child)
+		end_as(child, true);
+}
+
+static void pin_and_limit(int cpu)
+{
+	struct rlimit files, no_core = { 0, 0 };
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	must(sched_setaffinity(0, sizeof(cpus), &cpus), "pinning to the CPU");
+	must(setrlimit(RLIMIT_CORE, &no_core), "RLIMIT_CORE");
+	must(getrlimit(RLIMIT_NOFILE, &files), "RLIMIT_NOFILE");
+	files.rlim_cur = files.rlim_max; /* the guest's kernel has one for each process and file of the guest */
+	must(setrlimit(RLIMIT_NOFILE, &files), "RLIMIT_NOFILE");
+	must(personality(ADDR_NO_RANDOMIZE), "personality"); /* else the kernel would set it and start again */
+}
+
+/* The kernel's arguments: its places first. Where they are reached by descriptors, these stay open. */
+static char **arguments(enum mode mode, const int places[PLACES], char **given, int count)
+{
+	static const char *const formats[] = {
+		"hostfs_ro=%s", "hostfs_ro=%s", "hostfs_rw=%s", "rootflags=%s", "CODE_DIR=%s", "RUN_DIR=%s",
+	};
+	char **all = calloc(ARRAY_SIZE(formats) + count + 2, sizeof(char *)), **next = all;
+	char place[PLACES][40];
+
+	for (int i = 0; i < PLACES; i++) {
+		if (mode == NAMESPACES)
+			snprintf(place[i], sizeof(place[i]), "/%s", names[i]);
+		else
+			snprintf(place[i], sizeof(place[i]), "/proc/self/fd/%d/.", places[i]);
+		must(fcntl(places[i], F_SETFD, mode == NAMESPACES ? FD_CLOEXEC : 0), "F_SETFD");
+	}
+	*next++ = "linux";
+	for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
+		must(asprintf(next++, formats[i], place[i % PLACES]), "memory");
+	memcpy(next, given, count * sizeof(char *));
+	return all;
+}
+
+static enum mode mode_called(const char *name)
+{
+	enum mode mode = 0;
+
+	while (mode < MODES && strcmp(modes[mode], name) != 0)
+		mode++;
+	return mode;
+}
+
+int main(int argc, char **argv)
+{
+	int places[PLACES], version = landlock_version(), kernel;
+	char *const environment[] = { "HOME=/", NULL }; /* where its text ends, the kernel takes it, its stack does */
+	enum mode mode;
+
+	if (argc > 1 && strcmp(argv[0], "linux") == 0 && strcmp(argv[argc - 1], "--inside") == 0)
+		return 0;
+	if (argc < 7 || (mode = mode_called(argv[1])) == MODES) {
+		fputs("usage: jail namespaces|landlock|none CPU GUEST CODE RUN KERNEL [ARGUMENT]...\n", stderr);
+		return 2;
+	}
+	must(prctl(PR_SET_PDEATHSIG, SIGKILL), "pdeathsig");
+	setsid(); /* the terminal's Ctrl-C is not for the guest */
+	must(close_range(3, ~0U, 0), "close_range");
+	must(open("/dev/null", O_RDWR), "/dev/null"); /* descriptor 3: what the guest's console reads */
+	kernel = must(open(argv[6], O_RDONLY | O_CLOEXEC), argv[6]);
+	pin_and_limit(atoi(argv[2]));
+	if (mode == NAMESPACES) {
+		unshare_all();
+		enter_root((const char *const *)argv + 3, places);
+		enter_processes();
+	} else {
+		for (int i = 0; i < PLACES; i++)
+			places[i] = must(open(argv[3 + i], O_PATH | O_DIRECTORY), argv[3 + i]);
+	}
+	drop_privileges();
+	if (mode == LANDLOCK && version < VERSION_SCOPED) {
+		fprintf(stderr, "jail: this host's Landlock has version %d; %d is needed, before it signals reach any process\n",
+			version < 0 ? 0 : version, VERSION_SCOPED);
+		return EXIT_NO_JAIL;
+	}
+	if (mode != NONE && version > 0)
+		landlock(version, places, kernel);
+	argv = arguments(mode, places, argv + 7, argc - 7);
+	allow_calls();
+	execveat(kernel, "", argv, environment, AT_EMPTY_PATH);
+	fail("starting the kernel");
+}

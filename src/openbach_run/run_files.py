@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reading what a run has left. A guest wrote it, perhaps somebody else's: it may hold links to files of the host, FIFOs
+that block, files without end, and text that is no JSON.
+
+Only regular files are read, no link is followed on the way to them, nothing blocks, and sizes are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from openbach_run.errors import InputError
+
+FILE_LIMIT_BYTES = 64 << 20
+"""Of a file that is read whole."""
+DEEPEST = 40
+"""Directories in directories."""
+
+
+class DamagedRecord(InputError):
+    """Something that a run has left is not what it should be: the text names file, line and fault."""
+
+
+def within(damage: DamagedRecord, run_dir: Path) -> str:
+    """Its text with files as they are called in the run's directory, which will be called otherwise."""
+    return str(damage).replace(f"{run_dir}/", "")
+
+
+@contextmanager
+def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
+    """A regular file in `run_dir`; `name` may have directories in it. Raises FileNotFoundError, DamagedRecord."""
+    place = run_dir / name
+    *folders, last = Path(name).parts
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        at = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for folder in folders:
+                inner = os.open(folder, flags | os.O_DIRECTORY, dir_fd=at)
+                os.close(at)
+                at = inner
+            fd = os.open(last, flags, dir_fd=at)
+        finally:
+            os.close(at)
+    except FileNotFoundError:
+        raise
+    except OSError as error:  # a link is ELOOP or ENOTDIR, a socket ENXIO
+        raise DamagedRecord(f"{place}: {_kind(place) or error.strerror}; a regular file was expected") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise DamagedRecord(f"{place}: {_kind(place)}; a regular file was expected")
+    with open(fd, "rb") as file:
+        yield file
+
+
+def _kind(place: Path) -> str:
+    kinds = {
+        stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory",
+        stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    }  # fmt: skip
+    with suppress(OSError):
+        return kinds.get(stat.S_IFMT(place.lstat().st_mode), "")
+    return ""
+
+
+def content(run_dir: Path, name: str) -> bytes:
+    """Raises FileNotFoundError, DamagedRecord."""
+    with opened(run_dir, name) as file:
+        found = file.read(FILE_LIMIT_BYTES + 1)
+    if len(found) > FILE_LIMIT_BYTES:
+        raise DamagedRecord(f"{run_dir / name}: larger than {FILE_LIMIT_BYTES >> 20} MiB")
+    return found
+
+
+def tail(run_dir: Path, name: str, count: int) -> list[str]:
+    """The last lines of a file, of however large a one; none of one that is not there or cannot be read."""
+    with suppress(FileNotFoundError, DamagedRecord), opened(run_dir, name) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 16)))
+        return file.read(1 << 16).decode(errors="replace").splitlines()[-count:]
+    return []
+
+
+def document(run_dir: Path, name: str) -> Any:
+    """The content of a JSON file. Raises FileNotFoundError, DamagedRecord."""
+    return parsed(content(run_dir, name), str(run_dir / name))
+
+
+def lines(run_dir: Path, name: str, check: Callable[[Any], str | None]) -> list[Any]:
+    """The content of a file with a JSON document in each line; nothing if it is not there. `check` says what is wrong with
+    one. Half a line, the last of a guest that was killed, is none. Raises DamagedRecord."""
+    try:
+        found = content(run_dir, name)
+    except FileNotFoundError:
+        return []
+    return checked(found, str(run_dir / name), 1, check)
+
+
+def checked(found: bytes, place: str, first: int, check: Callable[[Any], str | None]) -> list[Any]:
+    """The documents in whole lines of a file, of which the first has the number `first`. Raises DamagedRecord."""
+    documents = []
+    whole = found[: found.rfind(b"\n") + 1].split(b"\n")[:-1]
+    for number, line in enumerate(whole, first):
+        where = f"{place}, line {number}"
+        one = parsed(line, where)
+        if wrong := check(one):
+            raise DamagedRecord(f"{where}: {wrong}")
+        documents.append(one)
+    return documents
+
+
+def parsed(text: bytes, where: str) -> Any:
+    """JSON as the standard has it: UTF-8, finite numbers, not nested without end. Raises DamagedRecord."""
+    try:
+        return json.loads(text.decode(), parse_constant=_finite, parse_float=_finite)
+    except RecursionError:
+        raise DamagedRecord(f"{where}: nested too deeply") from None
+    except ValueError as error:  # of JSON, of UTF-8, or of a number
+        raise DamagedRecord(f"{where}: {error}") from None
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def fields(document: Any, types: Mapping[str, Any]) -> str | None:
+    """What is wrong with an object that has to have fields of these types (or one of several). `float` takes whole numbers
+    too."""
+    if not isinstance(document, dict):
+        return f"{_short(document)} is no JSON object"
+    for name, kind in types.items():
+        if name not in document:
+            return f'has no "{name}"'
+        value = document[name]
+        if not (is_number(value) if kind is float else isinstance(value, kind) and (kind is not int or is_number(value))):
+            wanted = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+            return f'"{name}" is {_short(value)}; {wanted} was expected'
+    return None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def excess(run_dir: Path, limit_bytes: int, limit_files: int, ignored: str) -> str | None:
+    """Which limit a run has passed: what its files hold or claim to (a sparse file counts as it says), how many there are,
+    how deep they lie. The file `ignored` does not count."""
+    total = 0
+    for count, (depth, name, size_bytes) in enumerate(_walk(run_dir, None, 0), 1):
+        total += 0 if name == ignored else size_bytes
+        if depth > DEEPEST:
+            return f"made directories {DEEPEST} deep"
+        if count > limit_files:
+            return f"made more than {limit_files} files and directories"
+        if total > limit_bytes:
+            return f"wrote more than {limit_bytes >> 20} MiB"
+    return None
+
+
+def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[int, str, int]]:
+    """Depth, name and size in bytes of all that is there, by descriptors: a path may be too long. What goes meanwhile is
+    none."""
+    try:
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        with os.scandir(at) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    yield depth, entry.name, 0 if is_folder else entry.stat(follow_symlinks=False).st_size
+                    if is_folder and depth <= DEEPEST:
+                        yield from _walk(entry.name, at, depth + 1)
+    finally:
+        os.close(at)
+
+
+def remove(tree: Path) -> None:
+    """All of a directory, however deep it is and whatever permissions a run gave to it; what cannot be removed stays."""
+    for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        if os.path.lexists(tree):
+            subprocess.run([*command, "--", str(tree)], check=False, stderr=subprocess.DEVNULL)
+
+
+def keep_only(run_dir: Path, names: Collection[str]) -> None:
+    """Removes everything but the regular files of these names."""
+    for place in list(run_dir.iterdir()):
+        if place.name not in names or not stat.S_ISREG(place.lstat().st_mode):
+            remove(place)
+
+
+def write_new(run_dir: Path, name: str, text: str) -> None:
+    """A file in place of whatever a guest has left there under its name."""
+    place = run_dir / name
+    if place.is_dir() and not place.is_symlink():
+        remove(place)
+    place.unlink(missing_ok=True)
+    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with open(fd, "w") as file:
+        file.write(text)

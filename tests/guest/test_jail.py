@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nothing gets out of a guest: code that stands in the place of its kernel, and jobs that are root in it, try every way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+from test_engine import FINISH, engine_with
+
+from openbach_run.engine.cache import cache_directory
+from openbach_run.engine.jail import MODES, VARIABLE, Jail, ensure_jail
+
+NOBODY = 65534
+AWKWARD = "a b'\"\n%é,"
+"""For names of directories."""
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Path:
+    return ensure_jail(cache_directory(), REPOSITORY / "kernel", lambda text, part: None).launcher
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("evil") / "evil"
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-static"]
+    subprocess.run(["gcc", *flags, REPOSITORY / "tests/guest/jail/evil.c", "-o", program], check=True)
+    return program
+
+
+@pytest.fixture
+def listener() -> Iterator[str]:
+    """The name of an abstract unix socket, of which a datagram would get out of most jails."""
+    name = f"openbach-run-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound:
+        bound.bind(f"\0{name}")
+        bound.setblocking(False)
+        yield name
+        with pytest.raises(BlockingIOError):
+            bound.recv(1)
+
+
+@pytest.mark.parametrize("unprivileged", [False, True], ids=["as this user", "unprivileged"])
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_gets_out_of_the_jail(
+    launcher: Path, evil: Path, listener: str, tmp_path: Path, mode: str, unprivileged: bool
+) -> None:
+    if unprivileged and os.geteuid() != 0:
+        return  # the other one was that
+    host = Path("/tmp") / f"openbach-run-jail-{os.getpid()}"  # pytest's own directories are closed to others
+    try:
+        host.mkdir()
+        program = shutil.copy(evil, host)
+        copy = shutil.copy(launcher, host)
+        places = [host / f"{name} {AWKWARD}" for name in ("guest", "code", "run")]
+        for place in places:
+            place.mkdir()
+            (place / "kept").write_text("kept\n")
+        secret = host / "secret"
+        secret.write_text("secret\n")
+        user = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"] if unprivileged else []
+        for place in [host, *places, secret, *(place / "kept" for place in places)] if unprivileged else []:
+            os.chown(place, NOBODY, NOBODY)
+        before = secret.stat()
+        cpu = min(os.sched_getaffinity(0))
+        guest, code, run = places
+        attempts = (str(secret), str(os.getpid()), listener)
+        command = Jail(Path(copy), mode).command(cpu, guest, code, run, Path(program), *attempts)
+        done = subprocess.run([*user, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        assert (done.stdout, done.stderr, done.returncode) == ("0 got through\n", "", 0)
+        assert secret.read_text() == "secret\n"
+        assert (before.st_mode, before.st_uid, before.st_mtime_ns) == (
+            secret.stat().st_mode, secret.stat().st_uid, secret.stat().st_mtime_ns,
+        )  # fmt: skip
+        assert {one.name for one in host.iterdir()} == {"evil", "jail", "secret", *(place.name for place in places)}
+        assert [(place / "kept").read_text() for place in places[:2]] == ["kept\n"] * 2
+        assert sorted(one.name for one in places[2].iterdir()) == ["allowed", "kept", "link"]
+    finally:
+        shutil.rmtree(host, ignore_errors=True)
+
+
+ATTEMPTS = """
+    import ctypes, json, os, socket, traceback
+    libc = ctypes.CDLL(None, use_errno=True)
+    through, point = [], "/tmp/point"
+    os.makedirs(point, exist_ok=True)
+
+    def mount(data, flags=0, target=point, kind=b"hostfs"):
+        if libc.mount(b"none", target.encode(), kind, flags, data.encode() if data is not None else None):
+            raise OSError(ctypes.get_errno(), data)
+
+    def new_mount(source):
+        fs = libc.syscall(430, b"hostfs", 0)
+        if fs < 0 or libc.syscall(431, fs, 1, b"hostfs", source.encode(), 0) or libc.syscall(431, fs, 6, None, None, 0):
+            raise OSError(ctypes.get_errno(), "fsopen")
+
+    def write(path):
+        with open(path, "a") as file:
+            file.write("x")
+
+    def remount(target):
+        mount(None, 32, target)
+        write(f"{target}/through")
+
+    def writable(place):
+        mount(place)
+        write(f"{point}/through")
+
+    def connect(address):
+        with socket.socket() as one:
+            one.settimeout(1)
+            one.connect(address)
+
+    def attempt(function, *arguments):
+        try:
+            function(*arguments)
+        except OSError:
+            return
+        through.append(f"{function.__name__}{arguments}")
+
+    for path in ("/", "/etc", "/proc", "/tmp", "/root", "/..", "/run/..", "/guest/..", "//", "", "/proc/self/root"):
+        attempt(mount, path)
+        attempt(new_mount, path)
+    for target in ("/", "/opt/openbach-run"):
+        attempt(remount, target)
+    for place in ("/guest", "/code"):
+        attempt(writable, place)
+    attempt(write, "/usr/bin/through")
+    attempt(write, "/opt/openbach-run/through")
+    os.symlink("/etc/hostname", "/run/openbach/host")
+    os.symlink("/proc/self/mem", "/run/openbach/mem")
+    attempt(os.mknod, "/run/openbach/null", 0o20666, os.makedev(1, 3))
+    attempt(os.mknod, "/run/openbach/disk", 0o60666, os.makedev(8, 0))
+    attempt(os.link, "/usr/bin/python3.13", "/run/openbach/python")
+    attempt(os.open, "/dev/mem", os.O_RDONLY)
+    attempt(os.open, "/proc/kcore", os.O_RDONLY)
+    attempt(connect, ("127.0.0.1", 22))
+    attempt(connect, ("192.0.2.1", 80))
+    with open("/run/openbach/through", "w") as file:
+        json.dump(through, file)
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_job_that_is_root_gets_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Also from places whose names have blanks, quotes and line ends in them."""
+    monkeypatch.setenv(VARIABLE, mode)
+    engine = engine_with(tmp_path / AWKWARD / "code", ATTEMPTS, FINISH)
+    record = tmp_path / AWKWARD / "record"
+    record.mkdir()
+    outcome = engine.run({"seed": 1}, record, 0, lambda event: None)
+    assert outcome.error is None
+    assert json.loads((record / "through").read_text()) == []
+
+
+def test_no_module_is_loaded_once_jobs_run() -> None:
+    """`guest/main.py` locks the kernel before the first job starts."""
+    text = (REPOSITORY / "src/openbach_run/guest/main.py").read_text()
+    assert 0 < text.index("_let_no_module_in()") < text.index("director.run(")
+
+
+@pytest.mark.parametrize("shm", ["size=64m", None], ids=["64 MB", "none"])
+def test_memory_is_not_taken_from_dev_shm(tmp_path: Path, shm: str | None) -> None:
+    """A container's /dev/shm has 64 MB, the guest 512; another host has none, and a /tmp of the same size."""
+    hidden = f"mount -t tmpfs -o {shm} none /dev/shm" if shm else "mount -t tmpfs -o size=0,nr_inodes=1,mode=0 none /dev/shm"
+    code = tmp_path / "run.py"
+    code.write_text(
+        "import sys; from pathlib import Path; sys.path[:0] = sys.argv[1:3]\n"
+        "from test_engine import FINISH, engine_with\n"
+        "work = Path(sys.argv[3]); (work / 'record').mkdir()\n"
+        "filled = 'filled = bytearray(128 << 20)'\n"
+        "outcome = engine_with(work / 'code', filled, FINISH).run({'seed': 1}, work / 'record', 0, lambda event: None)\n"
+        "print(outcome.error)\n"
+    )
+    paths = [str(REPOSITORY / "src"), str(REPOSITORY / "tests/guest"), str(tmp_path)]
+    python = subprocess.list2cmdline([sys.executable, str(code), *paths])
+    unshare = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
+    done = subprocess.run(
+        [*unshare, "sh", "-c", f"{hidden} && exec {python}"],
+        check=False, capture_output=True, text=True, env={**os.environ, "TMPDIR": "/dev/shm" if not shm else "/tmp"},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("None\n", 0), done.stderr

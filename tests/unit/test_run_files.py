@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a guest may leave in place of a file, and that the host reads none of it, waits for none of it and names it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_record import RECORD
+
+from openbach_run import run_files
+from openbach_run.engine.virtual import Outcome, _EventReader, _outcome
+from openbach_run.executor import PlannedRun, execute_run
+from openbach_run.record import DAMAGED, Store, events, statistics
+from openbach_run.results import measures
+from openbach_run.run_files import DamagedRecord
+from openbach_run.sub_runs import unfold
+
+METADATA = {"job_name": "file_transfer", "agent_name": "pc", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
+
+
+def statistic(**values: object) -> str:
+    return json.dumps({**values, "_metadata": METADATA}) + "\n"
+
+
+def a_link(place: Path) -> None:
+    target = place.parent.parent / "host"
+    target.write_text('{"status": "Finished Ok", "virtual_s": 1, "failed": []}\n')
+    place.symlink_to(target)
+
+
+def a_socket(place: Path) -> None:
+    at = os.open(place.parent, os.O_DIRECTORY)
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(f"/proc/self/fd/{at}/{place.name}")
+    finally:
+        os.close(at)
+
+
+KINDS: dict[str, Callable[[Path], None]] = {
+    "a symbolic link": a_link,
+    "a FIFO": os.mkfifo,
+    "a socket": a_socket,
+    "a directory": lambda place: place.mkdir(),
+}
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    made = tmp_path / "run"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_regular_files_are_read(run_dir: Path, kind: str) -> None:
+    for name, read in (("statistics.jsonl", statistics), ("events.jsonl", events)):
+        KINDS[kind](run_dir / name)
+        with pytest.raises(DamagedRecord, match=f"{name}: {kind}; a regular file was expected"):
+            read(run_dir)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["result.json", "console.log"])
+def test_a_guest_that_leaves_none_has_failed(run_dir: Path, kind: str, name: str) -> None:
+    (run_dir / "console.log").touch()
+    (run_dir / "result.json").write_text('{"status": "Finished Ok", "virtual_s": 1, "failed": []}\n')
+    (run_dir / name).unlink()
+    KINDS[kind](run_dir / name)
+    told = _outcome(run_dir, 1.0, "ab", None, 0)
+    assert (told.status, told.error) == (DAMAGED, f"the guest left {name}: {kind}; a regular file was expected")
+
+
+def test_no_link_is_followed_on_the_way(run_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host/stdout").write_text("secret")
+    (run_dir / "jobs").symlink_to(tmp_path / "host")
+    with pytest.raises(DamagedRecord):
+        run_files.content(run_dir, "jobs/stdout")
+    assert run_files.tail(run_dir, "jobs/stdout", 3) == []
+
+
+def test_a_file_without_end_is_not_read(run_dir: Path) -> None:
+    with (run_dir / "statistics.jsonl").open("wb") as file:
+        file.truncate(10 << 40)
+    with pytest.raises(DamagedRecord, match="larger than 64 MiB"):
+        statistics(run_dir)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_is_written_in_place_of_what_a_guest_left(tmp_path: Path, kind: str) -> None:
+    store = Store(tmp_path)
+    store.runs.mkdir()
+    place = store.begin(RECORD.run_id)
+    KINDS[kind](place / "record.json")
+    before = {file: file.read_text() for file in store.runs.iterdir() if file.is_file()}
+    store.keep(place, RECORD)
+    assert store.load(RECORD.run_id) == RECORD
+    assert {file: file.read_text() for file in before} == before
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("garbage\n", "line 2: Expecting value"),
+        (statistic(transfer_time_s=float("nan")), "line 2: NaN is not a finite number"),
+        (statistic(transfer_time_s=1).replace("1,", "1e999,", 1), "line 2: 1e999 is not a finite number"),
+        (statistic(transfer_time_s="fast"), "line 2: transfer_time_s is 'fast', not a number"),
+        (statistic(interval_goodput_bps=[1]), r"line 2: interval_goodput_bps is \[1\], not a number"),
+        ("[" * 100_000 + "\n", "line 2: nested too deeply"),
+        ("1\n", "line 2: 1 is no JSON object"),
+        ("{}\n", 'line 2: has no "_metadata"'),
+        ('{"_metadata": {"job_name": 7}}\n', 'line 2: _metadata: "job_name" is 7; str was expected'),
+        ("\xff\n", "line 2: 'utf-8' codec"),
+    ],
+)
+def test_a_bad_statistic_is_named(run_dir: Path, line: str, wrong: str) -> None:
+    (run_dir / "statistics.jsonl").write_bytes((statistic(transfer_time_s=1.0) + line).encode("latin-1"))
+    with pytest.raises(DamagedRecord, match=f"statistics.jsonl, {wrong}"):
+        measures(run_dir)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "[]", '{"status": 1, "virtual_s": 1, "failed": []}', '{"status": "Fine", "virtual_s": 1, "failed": []}',
+     '{"status": "Finished Ok", "virtual_s": "1", "failed": []}', '{"status": "Finished Ok", "virtual_s": NaN, "failed": []}',
+     '{"status": "Finished Ko", "virtual_s": 1, "failed": [3]}', '{"status": "Finished Ko", "virtual_s": 1, "failed": [{}]}'],
+)  # fmt: skip
+def test_a_result_of_another_form_is_named(run_dir: Path, text: str) -> None:
+    (run_dir / "console.log").touch()
+    (run_dir / "result.json").write_text(text + "\n")
+    told = _outcome(run_dir, 1.0, "ab", None, 0)
+    if text == "[]":
+        assert told.status == "Guest Lost"
+        return
+    assert told.status == DAMAGED
+    assert told.error is not None
+    assert told.error.startswith("the guest left result.json: ")
+
+
+def test_no_console_is_a_reason(run_dir: Path) -> None:
+    (run_dir / "result.json").write_text('{"status": "Finished Ok", "virtual_s": 1, "failed": []}\n')
+    told = _outcome(run_dir, 1.0, "ab", None, 0)
+    assert (told.status, told.error) == (DAMAGED, "the guest left console.log: no such file")
+
+
+class LeavesGarbage:
+    """An engine whose run ends well and has left a line that is none."""
+
+    packages = ("made-up_1",)
+
+    def run(self, spec: object, place: Path, cpu: int, on_event: object) -> Outcome:
+        (place / "statistics.jsonl").write_text(statistic(transfer_time_s="fast"))
+        return Outcome("Finished Ok", 30.0, 1.0, "ab", None)
+
+
+class Spec:
+    run_id, arguments, seed, identity = RECORD.run_id, RECORD.arguments, 1, RECORD.identity
+    scenario: ClassVar[dict[str, str]] = {"name": "geo"}
+
+    def for_guest(self) -> dict[str, object]:
+        return {}
+
+
+def test_a_run_that_leaves_garbage_fails_and_no_other(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.runs.mkdir()
+    planned = PlannedRun(Spec(), LeavesGarbage(), "command")  # type: ignore[arg-type]
+    _, record = execute_run(planned, store, 0, lambda event: None)
+    assert (record.status, record.measures) == (DAMAGED, {})
+    assert record.error == "the run left statistics.jsonl, line 1: transfer_time_s is 'fast', not a number"
+
+
+def test_a_finished_record_whose_events_are_damaged_later_keeps_its_row(
+    run_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (run_dir / "events.jsonl").write_text('{"t_s": 0, "event": "heartbeat"}\nxx\n')
+    assert unfold(RECORD, run_dir) == [RECORD]
+    assert f"{run_dir}/events.jsonl, line 2: " in caplog.text
+
+
+def test_events_are_read_as_they_come(run_dir: Path) -> None:
+    told: list[object] = []
+    reader = _EventReader(run_dir, told.append)
+    assert not reader.read()
+    with (run_dir / "events.jsonl").open("w", buffering=1) as file:
+        file.write('{"t_s": 0, "event": "heartbeat"}\n{"t_s": 1, ')
+        assert reader.read()
+        file.write('"event": "heartbeat"}\nxx\n')
+        with pytest.raises(DamagedRecord, match=r"events\.jsonl, line 3: "):
+            reader.read()
+    assert told == [{"t_s": 0, "event": "heartbeat"}]
+
+
+@pytest.mark.parametrize(
+    ("fill", "passed"),
+    [
+        (lambda place: [(place / str(number)).touch() for number in range(101)], "made more than 100 files"),
+        (lambda place: [(place / str(number)).mkdir() for number in range(101)], "made more than 100 files"),
+        (lambda place: os.truncate(os.open(place / "sparse", os.O_CREAT | os.O_WRONLY), 10 << 40), "wrote more than 1 MiB"),
+        (lambda place: deep(place, 60), "made directories 40 deep"),
+    ],
+)
+def test_limits_hold_for_every_kind_of_file(run_dir: Path, fill: Callable[[Path], object], passed: str) -> None:
+    assert run_files.excess(run_dir, 1 << 20, 100, "capture.pcapng") is None
+    fill(run_dir)
+    told = run_files.excess(run_dir, 1 << 20, 100, "capture.pcapng")
+    assert told is not None
+    assert told.startswith(passed)
+    run_files.keep_only(run_dir, ("run.json",))
+    assert list(run_dir.iterdir()) == []
+
+
+def test_a_tree_deeper_than_any_path_is_removed(run_dir: Path) -> None:
+    deep(run_dir, 6000)
+    run_files.remove(run_dir)
+    assert not run_dir.exists()
+
+
+def deep(place: Path, depth: int) -> None:
+    """Directories in directories, each made from the one around it."""
+    at = os.open(place, os.O_DIRECTORY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=at)
+        inner = os.open("d", os.O_DIRECTORY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(at)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_lines_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    place = tmp_path_factory.mktemp("any")
+    for name in ("statistics.jsonl", "events.jsonl"):
+        (place / name).write_bytes(data + b"\n")
+    for read in (statistics, events):
+        try:
+            read(place)
+        except DamagedRecord as damage:
+            assert ".jsonl, line " in str(damage)
+
+
+def test_a_status_is_told_of_each_part(run_dir: Path) -> None:
+    assert unfold(replace(RECORD, status=DAMAGED), run_dir)[0].status == DAMAGED
