@@ -3,7 +3,9 @@
 #include "proxy.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -19,6 +21,7 @@ enum {
 	EVENTS = 256,
 	ACCEPTS = 64,		/* in a row, before others have a turn */
 	OWN_DESCRIPTORS = 32,	/* listeners, epoll, signals, log, the standard ones */
+	READY_EVENTS = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLET,
 	RESET_LIMIT_S = 60,	/* for the last bytes before a reset */
 	ACCEPT_AGAIN_S = 1,	/* while the whole system has no descriptor left */
 };
@@ -34,17 +37,18 @@ struct waiting {
 
 struct proxy {
 	const struct options *options;
-	const struct listeners *listeners;
-	FILE *out;
+	struct admission *admission;
+	struct log *log;
 	int epoll, signals;
-	int most_connections;
-	bool accepting, stopping;
+	int most_connections; /* from so many on new ones pass by; */
+	int room;	      /* those that were on their way by then are taken as well, up to so many in all */
+	bool accepting, draining, stopping;
 	struct pipes pipes;
 	struct waiting waiting[WAITS];
 	struct list turn; /* connections with more to do than one turn allows */
 	struct list over; /* those to be freed when no event can name them any more */
 	struct totals totals;
-	time_t now_s, totals_due_s, accept_again_s; /* monotonic; 0: never */
+	time_t now_s, totals_due_s, accept_again_s, drained_s; /* monotonic; 0: never */
 };
 
 /* An event names a leg, or one of these. */
@@ -58,44 +62,87 @@ static bool watch(const struct proxy *proxy, int fd, uint32_t events, void *what
 
 static bool watch_leg(const struct proxy *proxy, struct leg *leg)
 {
-	return watch(proxy, leg->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, leg);
+	leg->watches_write = leg->side == SERVER; /* its handshake */
+	return watch(proxy, leg->fd, READY_EVENTS | (leg->watches_write ? EPOLLOUT : 0), leg);
+}
+
+/* A leg that has nothing to send would wake the proxy whenever its queue has become shorter. */
+static void watch_write(const struct proxy *proxy, struct leg *leg, bool watched)
+{
+	struct epoll_event event = {.events = READY_EVENTS | (watched ? EPOLLOUT : 0), .data.ptr = leg};
+	if (leg->watches_write != watched && !epoll_ctl(proxy->epoll, EPOLL_CTL_MOD, leg->fd, &event))
+		leg->watches_write = watched;
 }
 
 static void set_accepting(struct proxy *proxy, bool accepting)
 {
-	const int fds[] = {proxy->listeners->v4, proxy->listeners->v6};
 	struct epoll_event event = {.events = accepting ? EPOLLIN : 0, .data.ptr = &a_listener};
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			epoll_ctl(proxy->epoll, EPOLL_CTL_MOD, fds[i], &event);
+	for (int i = 0; i < FAMILIES; i++) {
+		const struct listener *listener = &proxy->admission->listeners[i];
+		if (listener->takes < 0)
+			continue;
+		epoll_ctl(proxy->epoll, EPOLL_CTL_MOD, listener->takes, &event);
+		epoll_ctl(proxy->epoll, EPOLL_CTL_MOD, listener->passes_by, &event);
+	}
 	proxy->accepting = accepting;
 	proxy->accept_again_s = 0;
 }
 
+static void set_full(struct proxy *proxy, bool full)
+{
+	if (proxy->admission->full == full)
+		return;
+	admission_set_full(proxy->admission, full);
+	statistics_admission(proxy->log, full, proxy->totals.open);
+}
+
+/* On the standard error, unless whoever reads it has stalled. */
 static void say(const struct proxy *proxy, const union address *client, const union address *server, const char *what)
 {
 	char from[ADDRESS_TEXT_BYTES], to[ADDRESS_TEXT_BYTES];
-	if (proxy->options->verbose)
+	struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
+	if (proxy->options->verbose && poll(&reader, 1, 0) == 1)
 		fprintf(stderr, "satpep: %s to %s: %s\n", address_text(client, from), address_text(server, to), what);
 }
 
 static void record(const struct proxy *proxy, const struct connection *connection, const char *event)
 {
 	say(proxy, &connection->ends[CLIENT], &connection->ends[SERVER], connection->outcome ? connection->outcome : event);
-	if (proxy->out)
-		statistics_connection(proxy->out, event, connection);
+	statistics_connection(proxy->log, event, connection);
+}
+
+static void add_bytes(struct totals *totals, const struct connection *connection)
+{
+	for (int side = 0; side < SIDES; side++) {
+		totals->bytes[side] += connection->relays[side].bytes;
+		totals->copied_bytes += connection->relays[side].copied_bytes;
+	}
+}
+
+/* Counts a connection more (1) or less (-1). It is counted before its server hears of it: the next client's SYN meets the limit. */
+static void take_in(struct proxy *proxy, const union address *client, int change)
+{
+	proxy->totals.open += change;
+	if (proxy->totals.open > proxy->totals.most_open)
+		proxy->totals.most_open = proxy->totals.open;
+	admission_count(proxy->admission, client, change);
+	if (proxy->totals.open >= proxy->most_connections)
+		set_full(proxy, true);
+	else if (proxy->totals.open < proxy->most_connections - proxy->most_connections / 16 && !proxy->draining)
+		set_full(proxy, false); /* not with every single end: it takes a few microseconds */
 }
 
 static void finish(struct proxy *proxy, struct connection *connection)
 {
 	record(proxy, connection, "ended");
 	proxy->totals.ended++;
-	proxy->totals.open--;
-	for (int side = 0; side < SIDES; side++)
-		proxy->totals.bytes[side] += connection->relays[side].bytes;
+	add_bytes(&proxy->totals, connection);
+	take_in(proxy, &connection->ends[CLIENT], -1);
 	list_remove(&connection->wait);
 	list_move_last(&proxy->over, &connection->turn);
-	if (!proxy->accepting && !proxy->stopping)
+	if (proxy->draining)
+		proxy->stopping |= proxy->totals.open == 0;
+	else if (!proxy->accepting && !proxy->stopping)
 		set_accepting(proxy, true);
 }
 
@@ -126,6 +173,9 @@ static void advance(struct proxy *proxy, struct connection *connection)
 		return;
 	}
 	wait_for(proxy, connection);
+	for (enum side side = CLIENT; side < SIDES; side++)
+		if (connection_wants_to_write(connection, side))
+			watch_write(proxy, &connection->legs[side], true);
 	if (more)
 		list_move_last(&proxy->turn, &connection->turn);
 	else
@@ -147,14 +197,14 @@ static void open_connection(struct proxy *proxy, int fd, const union address *cl
 		leg_reset(&accepted);
 		return;
 	}
+	take_in(proxy, client, 1);
 	struct connection *connection = connection_open(proxy->totals.accepted + 1, fd, client, &server, proxy->options);
 	if (!connection) {
+		take_in(proxy, client, -1);
 		leg_reset(&accepted);
 		return;
 	}
 	proxy->totals.accepted++;
-	if (++proxy->totals.open > proxy->totals.most_open)
-		proxy->totals.most_open = proxy->totals.open;
 	struct leg *legs = connection->legs;
 	if (connection->state != OVER && !(watch_leg(proxy, &legs[CLIENT]) && watch_leg(proxy, &legs[SERVER])))
 		connection_end(connection, "no memory for its events");
@@ -164,16 +214,23 @@ static void open_connection(struct proxy *proxy, int fd, const union address *cl
 		wait_for(proxy, connection);
 }
 
-static void accept_some(struct proxy *proxy, int listener)
+/* What came to the proxy's port while it is full, without a rule; or, there being no descriptor left, at all: to be tried again. */
+static void turn_away(struct proxy *proxy, int fd)
+{
+	leg_reset(&(struct leg){.fd = fd});
+	proxy->totals.turned_away++;
+}
+
+static void accept_some(struct proxy *proxy, int listener, bool passes_by)
 {
 	for (int i = 0; i < ACCEPTS; i++) {
-		if (proxy->totals.open >= proxy->most_connections) {
-			set_accepting(proxy, false);
-			return;
-		}
 		union address client;
 		socklen_t bytes = sizeof(client);
 		int fd = accept4(listener, &client.any, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd >= 0 && (passes_by || proxy->totals.open >= proxy->room)) {
+			turn_away(proxy, fd);
+			continue;
+		}
 		if (fd >= 0) {
 			open_connection(proxy, fd, &client);
 			continue;
@@ -188,16 +245,36 @@ static void accept_some(struct proxy *proxy, int listener)
 	}
 }
 
+static void accept_all(struct proxy *proxy)
+{
+	for (int i = 0; i < FAMILIES; i++) {
+		const struct listener *listener = &proxy->admission->listeners[i];
+		if (listener->takes >= 0 && proxy->accepting)
+			accept_some(proxy, listener->takes, false);
+		if (listener->passes_by >= 0 && proxy->accepting)
+			accept_some(proxy, listener->passes_by, true);
+	}
+}
+
 static void write_totals(struct proxy *proxy)
 {
-	if (!proxy->out)
-		return;
 	struct totals totals = proxy->totals;
 	for (int wait = 0; wait < WAITS; wait++)
 		for (struct list *node = proxy->waiting[wait].list.next; node != &proxy->waiting[wait].list; node = node->next)
-			for (int side = 0; side < SIDES; side++)
-				totals.bytes[side] += container_of(node, struct connection, wait)->relays[side].bytes;
-	statistics_totals(proxy->out, &totals);
+			add_bytes(&totals, container_of(node, struct connection, wait));
+	statistics_totals(proxy->log, &totals);
+}
+
+/* No new connections; those that it has may end by themselves, for a while. */
+static void drain(struct proxy *proxy)
+{
+	if (proxy->draining || !proxy->options->drain_s || !proxy->totals.open) {
+		proxy->stopping = true;
+		return;
+	}
+	proxy->draining = true;
+	proxy->drained_s = proxy->now_s + proxy->options->drain_s;
+	set_full(proxy, true);
 }
 
 static void take_signals(struct proxy *proxy)
@@ -206,9 +283,33 @@ static void take_signals(struct proxy *proxy)
 	while (read(proxy->signals, &signal, sizeof(signal)) == sizeof(signal)) {
 		if (signal.ssi_signo == SIGUSR1)
 			write_totals(proxy);
+		else if (signal.ssi_signo == SIGHUP)
+			log_reopen(proxy->log);
+		else if (signal.ssi_signo == SIGTERM)
+			drain(proxy);
 		else
 			proxy->stopping = true;
 	}
+}
+
+/* Events hold for both what is new and what is not; one that is for writing alone has told a leg that has nothing to write. */
+static void take_leg(struct proxy *proxy, struct leg *leg, uint32_t events)
+{
+	struct connection *connection = container_of(leg - leg->side, struct connection, legs[0]);
+	if (connection->state == OVER)
+		return;
+	if (events == EPOLLOUT && leg->writable && connection->state == RELAYING) {
+		watch_write(proxy, leg, false);
+		return;
+	}
+	leg->readable |= !!(events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR));
+	leg->writable |= !!(events & (EPOLLOUT | EPOLLHUP | EPOLLERR));
+	leg->failed |= !!(events & EPOLLERR);
+	leg->urgent |= !!(events & EPOLLPRI);
+	if (!connection->bulk)
+		advance(proxy, connection);
+	else if (list_empty(&connection->turn))
+		list_move_last(&proxy->turn, &connection->turn);
 }
 
 static void take(struct proxy *proxy, const struct epoll_event *event)
@@ -216,31 +317,23 @@ static void take(struct proxy *proxy, const struct epoll_event *event)
 	if (event->data.ptr == &a_signal) {
 		take_signals(proxy);
 	} else if (event->data.ptr == &a_reader) {
-		proxy->stopping = true; /* whoever has started it is gone */
+		proxy->log->blocked = false;
+		proxy->stopping |= !!(event->events & EPOLLERR); /* whoever has started it is gone */
 	} else if (event->data.ptr == &a_listener) {
-		for (int i = 0; i < 2 && proxy->accepting; i++)
-			if ((i ? proxy->listeners->v6 : proxy->listeners->v4) >= 0)
-				accept_some(proxy, i ? proxy->listeners->v6 : proxy->listeners->v4);
+		accept_all(proxy);
 	} else {
-		struct leg *leg = event->data.ptr;
-		leg->readable |= !!(event->events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR));
-		leg->writable |= !!(event->events & (EPOLLOUT | EPOLLHUP | EPOLLERR));
-		leg->failed |= !!(event->events & EPOLLERR);
-		advance(proxy, container_of(leg - leg->side, struct connection, legs[0]));
+		take_leg(proxy, event->data.ptr, event->events);
 	}
 }
 
-static void take_turns(struct proxy *proxy)
+/* One of those that move much has its turn, then events are looked for again: others do not wait for all of them. */
+static void take_a_turn(struct proxy *proxy)
 {
-	struct list now;
-	list_init(&now);
-	while (!list_empty(&proxy->turn))
-		list_move_last(&now, proxy->turn.next);
-	while (!list_empty(&now)) {
-		struct connection *connection = container_of(now.next, struct connection, turn);
-		list_remove(&connection->turn);
-		advance(proxy, connection);
-	}
+	if (list_empty(&proxy->turn))
+		return;
+	struct connection *connection = container_of(proxy->turn.next, struct connection, turn);
+	list_remove(&connection->turn);
+	advance(proxy, connection);
 }
 
 static void take_time(struct proxy *proxy)
@@ -257,6 +350,8 @@ static void take_time(struct proxy *proxy)
 	}
 	if (proxy->accept_again_s && proxy->accept_again_s <= proxy->now_s)
 		set_accepting(proxy, true);
+	if (proxy->drained_s && proxy->drained_s <= proxy->now_s)
+		proxy->stopping = true;
 	if (proxy->totals_due_s && proxy->totals_due_s <= proxy->now_s) {
 		write_totals(proxy);
 		proxy->totals_due_s = proxy->now_s + proxy->options->totals_interval_s;
@@ -281,6 +376,7 @@ static int idle_ms(const struct proxy *proxy)
 						proxy->waiting[wait].limit_s);
 	earlier(&due_s, proxy->accept_again_s);
 	earlier(&due_s, proxy->totals_due_s);
+	earlier(&due_s, proxy->drained_s);
 	if (!due_s)
 		return -1;
 	time_t wait_s = due_s - proxy->now_s;
@@ -308,9 +404,10 @@ static void loop(struct proxy *proxy)
 		proxy->now_s = monotonic_s();
 		for (int i = 0; i < count; i++)
 			take(proxy, &events[i]);
-		take_turns(proxy);
+		take_a_turn(proxy);
 		take_time(proxy);
 		free_over(proxy);
+		log_flush(proxy->log);
 	}
 }
 
@@ -327,26 +424,33 @@ static void stop(struct proxy *proxy)
 	write_totals(proxy);
 }
 
-int proxy_descriptors(const struct options *options)
+/* A connection has two sockets; a pair of descriptors more for each seven of them is for pipes and for those that come late. */
+static int pairs_for(int connections)
 {
-	return OWN_DESCRIPTORS + 6 * options->max_connections; /* two sockets and two pipes each */
+	return connections * 8 / 7 + 2;
 }
 
-/* Sockets first; what is left is for pipes. */
+int proxy_descriptors(const struct options *options)
+{
+	return OWN_DESCRIPTORS + 2 * pairs_for(options->max_connections);
+}
+
 static bool share_descriptors(struct proxy *proxy)
 {
 	struct rlimit limit;
 	getrlimit(RLIMIT_NOFILE, &limit);
 	int wanted = proxy_descriptors(proxy->options);
-	int left = (limit.rlim_cur < (rlim_t)wanted ? (int)limit.rlim_cur : wanted) - OWN_DESCRIPTORS;
-	proxy->most_connections = proxy->options->max_connections;
-	if (left < 2 * proxy->most_connections) {
-		proxy->most_connections = left < 2 ? 1 : left / 2;
+	int had = limit.rlim_cur < (rlim_t)wanted ? (int)limit.rlim_cur : wanted;
+	int pairs = had < OWN_DESCRIPTORS + 2 ? 1 : (had - OWN_DESCRIPTORS) / 2;
+	proxy->most_connections = pairs * 7 / 8 < 1 ? 1 : pairs * 7 / 8;
+	if (proxy->most_connections >= proxy->options->max_connections)
+		proxy->most_connections = proxy->options->max_connections;
+	else
 		fprintf(stderr, "satpep: %d connections at a time instead of %d: this process may have %d descriptors only\n",
 			proxy->most_connections, proxy->options->max_connections, (int)limit.rlim_cur);
-	}
-	left -= 2 * proxy->most_connections;
-	return pipes_init(&proxy->pipes, left > 0 ? left / 2 : 0, proxy->options->pipe_bytes);
+	int pipes = (pairs - proxy->most_connections + 1) / 2;
+	proxy->room = pairs - pipes;
+	return pipes_init(&proxy->pipes, pipes, proxy->options->pipe_bytes);
 }
 
 static bool start(struct proxy *proxy)
@@ -356,27 +460,30 @@ static bool start(struct proxy *proxy)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGUSR1);
+	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN); /* splice has no MSG_NOSIGNAL */
 	proxy->epoll = epoll_create1(EPOLL_CLOEXEC);
 	proxy->signals = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (proxy->epoll < 0 || proxy->signals < 0 || !watch(proxy, proxy->signals, EPOLLIN, &a_signal))
 		return false;
-	if (proxy->out)
-		watch(proxy, fileno(proxy->out), 0, &a_reader); /* a pipe without a reader is an error; a file cannot be watched */
-	const int fds[] = {proxy->listeners->v4, proxy->listeners->v6};
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0 && !watch(proxy, fds[i], EPOLLIN, &a_listener))
+	if (proxy->log->fd == STDOUT_FILENO) /* a pipe without a reader is an error; a file cannot be watched */
+		watch(proxy, proxy->log->fd, EPOLLOUT | EPOLLET, &a_reader);
+	for (int i = 0; i < FAMILIES; i++) {
+		const struct listener *listener = &proxy->admission->listeners[i];
+		if (listener->takes >= 0 && !(watch(proxy, listener->takes, EPOLLIN, &a_listener) &&
+					      watch(proxy, listener->passes_by, EPOLLIN, &a_listener)))
 			return false;
+	}
 	return true;
 }
 
-int proxy_run(const struct options *options, const struct listeners *listeners, FILE *out)
+int proxy_run(const struct options *options, struct admission *admission, struct log *log)
 {
 	struct proxy proxy = {
 		.options = options,
-		.listeners = listeners,
-		.out = out,
+		.admission = admission,
+		.log = log,
 		.accepting = true,
 		.waiting = {
 			[WAIT_SERVER] = {.limit_s = options->connect_timeout_s, .outcome = "timed out"},
@@ -395,8 +502,7 @@ int proxy_run(const struct options *options, const struct listeners *listeners, 
 		fprintf(stderr, "satpep: starting: %s\n", strerror(errno));
 		return 1;
 	}
-	if (out)
-		statistics_ready(out, options->port);
+	statistics_ready(log, options->port);
 	loop(&proxy);
 	stop(&proxy);
 	pipes_free(&proxy.pipes);

@@ -54,7 +54,8 @@ def state(lab: Lab) -> str:
     shown += [("ip", family, *what) for family in ("-4", "-6") for what in (("rule",), ("route", "show", "table", "all"))]
     with lab.inside("pep"):
         links = [link["ifname"] for link in json.loads(lab.run("ip", "-j", "link"))]
-        return "\n".join([*(lab.run(*command) for command in shown), *links])
+        shown_now = "\n".join([*(lab.run(*command) for command in shown), *links])
+    return shown_now.replace(" linkdown", "")  # the kernel tells of a carrier a little later
 
 
 def ended(job: subprocess.Popen[str]) -> tuple[int, str]:

@@ -231,36 +231,65 @@ def test_many_connections_leave_no_descriptor_and_no_memory(lab: Lab, satpep: St
     assert running.descriptors() - before <= 4  # pipes that were kept
 
 
-def test_beyond_its_limit_connections_wait_for_their_turn(lab: Lab, satpep: StartSatpep) -> None:
+def test_beyond_its_limit_connections_pass_by(lab: Lab, satpep: StartSatpep) -> None:
+    """They are unsplit, none that it has is hurt, and when there is room again it takes new ones; the ones that passed stay."""
     running = satpep("-c", "10")
     listener = lab.listen()
-    first = [lab.pair(listener) for _ in range(10)]
-    waiting = lab.connect()
-    waiting.sendall(b"let me in")
-    assert not select.select([listener], [], [], 0.3)[0]
-    first[0][0].close()
-    first[0][1].close()
-    served, _ = listener.accept()
-    assert served.recv(100) == b"let me in"
-    assert running.totals()["most_open"] == 10
+    pairs = [lab.pair(listener) for _ in range(15)]
+    assert running.totals()["open"] == 10
+    assert running.events("full")[0]["open"] == 10
+    for client, server in pairs[:10]:
+        client.close()
+        server.close()
+    running.ended(10)
+    pairs[:10] = [lab.pair(listener)]
+    for client, server in pairs:
+        client.sendall(b"question")
+        assert server.recv(8) == b"question"
+        server.sendall(b"answer")
+        assert client.recv(6) == b"answer"
+    totals = running.totals()
+    assert (totals["open"], totals["most_open"], totals["bytes_to_server"]) == (1, 10, 8)
+    assert running.events("room")
 
 
-def test_with_few_descriptors_it_serves_fewer_and_without_pipes(lab: Lab, satpep: StartSatpep) -> None:
-    """32 descriptors of its own and two for each of 10 connections: none is left for a pipe."""
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_client_with_all_its_connections_leaves_the_others_theirs(lab: Lab, satpep: StartSatpep, family: int) -> None:
+    running = satpep("--per-client", "3")
+    listener = lab.listen(family)
+    pairs = [lab.pair(listener, family) for _ in range(5)]
+    assert running.totals()["open"] == 3
+    other = {4: "10.1.0.3", 6: "fd01::3"}[family]
+    with lab.inside("client"):
+        lab.run("ip", "address", "add", f"{other}/{24 if family == 4 else 64}", "dev", "to_pep", *(["nodad"] if family == 6 else []))
+    client = lab.new_socket("client", family)
+    client.bind((other, 0))
+    client.connect((SERVER[family], 80))
+    assert listener.accept()[1][0] == other
+    assert running.totals()["open"] == 4
+    for ends in pairs[0]:
+        ends.close()
+    running.ended()
+    pairs.append(lab.pair(listener, family))
+    assert running.totals()["open"] == 4
+
+
+def test_with_few_descriptors_it_serves_fewer_and_copies(lab: Lab, satpep: StartSatpep) -> None:
+    """32 descriptors of its own and ten pairs: eight connections, a pipe, and one that comes late."""
     running = satpep("-c", "500", descriptors=52)
     listener = lab.listen()
     data = os.urandom(MEGABYTE)
-    pairs = [lab.pair(listener) for _ in range(10)]
+    pairs = [lab.pair(listener) for _ in range(8)]
     with ThreadPoolExecutor(20) as threads:
         for seed, (client, server) in enumerate(pairs):
             threads.submit(send_all, client, data, seed)
             threads.submit(server.shutdown, socket.SHUT_WR)
         received = [threads.submit(receive_all, server) for _, server in pairs]
     assert all(one.result() == data for one in received)
-    running.ended(10)
+    running.ended(8)
     exit_code, said = running.stop()
     assert exit_code == 0
-    assert "10 connections at a time instead of 500" in said
+    assert "8 connections at a time instead of 500" in said
 
 
 def test_a_syn_flood_takes_no_connection_from_others(lab: Lab, satpep: StartSatpep) -> None:
