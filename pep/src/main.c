@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "admission.h"
+#include "descriptors.h"
 #include "initial_window.h"
 #include "leg.h"
 #include "log.h"
@@ -23,18 +23,6 @@ static bool server_leg_works(const struct options *options)
 	if (fd >= 0)
 		close(fd);
 	return fd >= 0;
-}
-
-/* As far as this process may: the proxy makes do with what there is. */
-static void raise_descriptor_limit(rlim_t wanted)
-{
-	struct rlimit limit;
-	getrlimit(RLIMIT_NOFILE, &limit);
-	if (limit.rlim_cur >= wanted)
-		return;
-	rlim_t most = limit.rlim_max < wanted ? wanted : limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &(struct rlimit){wanted, most}))
-		setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit.rlim_max < wanted ? limit.rlim_max : wanted, limit.rlim_max});
 }
 
 int main(int argc, char **argv)
@@ -55,7 +43,7 @@ int main(int argc, char **argv)
 	if (!log_open(&log, options.log_file, options.user) || !initial_window_set(&options) || !server_leg_works(&options) ||
 	    !admission_open(&admission, &options))
 		return EXIT_FAILED;
-	raise_descriptor_limit((rlim_t)proxy_descriptors(&options));
+	descriptors_raise_limit(options.max_connections);
 	if (!privileges_drop(options.user))
 		return EXIT_FAILED;
 	if (options.daemon && daemon(0, 0)) {

@@ -7,32 +7,21 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "connection.h"
+#include "descriptors.h"
+#include "events.h"
 #include "statistics.h"
+#include "time_limits.h"
 
 enum {
 	EVENTS = 256,
 	ACCEPTS = 64,		/* in a row, before others have a turn */
-	OWN_DESCRIPTORS = 32,	/* listeners, epoll, signals, log, the standard ones */
-	READY_EVENTS = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLET,
-	RESET_LIMIT_S = 60,	/* for the last bytes before a reset */
 	ACCEPT_AGAIN_S = 1,	/* while the whole system has no descriptor left */
-};
-
-/* What a connection waits for, each with a limit and what it comes to when the limit has passed. */
-enum wait { WAIT_SERVER, WAIT_BYTES, WAIT_RESET, WAITS };
-
-struct waiting {
-	struct list list; /* the longest-waiting one first */
-	int limit_s;
-	const char *outcome;
 };
 
 struct proxy {
@@ -40,11 +29,10 @@ struct proxy {
 	struct admission *admission;
 	struct log *log;
 	int epoll, signals;
-	int most_connections; /* from so many on new ones pass by; */
-	int room;	      /* those that were on their way by then are taken as well, up to so many in all */
+	struct descriptors descriptors;
 	bool accepting, draining, stopping;
 	struct pipes pipes;
-	struct waiting waiting[WAITS];
+	struct time_limits limits;
 	struct list turn; /* connections with more to do than one turn allows */
 	struct list over; /* those to be freed when no event can name them any more */
 	struct totals totals;
@@ -53,26 +41,6 @@ struct proxy {
 
 /* An event names a leg, or one of these. */
 static char a_listener, a_signal, a_reader;
-
-static bool watch(const struct proxy *proxy, int fd, uint32_t events, void *what)
-{
-	struct epoll_event event = {.events = events, .data.ptr = what};
-	return !epoll_ctl(proxy->epoll, EPOLL_CTL_ADD, fd, &event);
-}
-
-static bool watch_leg(const struct proxy *proxy, struct leg *leg)
-{
-	leg->watches_write = leg->side == SERVER; /* its handshake */
-	return watch(proxy, leg->fd, READY_EVENTS | (leg->watches_write ? EPOLLOUT : 0), leg);
-}
-
-/* A leg that has nothing to send would wake the proxy whenever its queue has become shorter. */
-static void watch_write(const struct proxy *proxy, struct leg *leg, bool watched)
-{
-	struct epoll_event event = {.events = READY_EVENTS | (watched ? EPOLLOUT : 0), .data.ptr = leg};
-	if (leg->watches_write != watched && !epoll_ctl(proxy->epoll, EPOLL_CTL_MOD, leg->fd, &event))
-		leg->watches_write = watched;
-}
 
 static void set_accepting(struct proxy *proxy, bool accepting)
 {
@@ -126,9 +94,9 @@ static void take_in(struct proxy *proxy, const union address *client, int change
 	if (proxy->totals.open > proxy->totals.most_open)
 		proxy->totals.most_open = proxy->totals.open;
 	admission_count(proxy->admission, client, change);
-	if (proxy->totals.open >= proxy->most_connections)
+	if (proxy->totals.open >= proxy->descriptors.connections)
 		set_full(proxy, true);
-	else if (proxy->totals.open < proxy->most_connections - proxy->most_connections / 16 && !proxy->draining)
+	else if (proxy->totals.open < proxy->descriptors.connections - proxy->descriptors.connections / 16 && !proxy->draining)
 		set_full(proxy, false); /* not with every single end: it takes a few microseconds */
 }
 
@@ -146,18 +114,6 @@ static void finish(struct proxy *proxy, struct connection *connection)
 		set_accepting(proxy, true);
 }
 
-static void wait_for(struct proxy *proxy, struct connection *connection)
-{
-	static const enum wait of[] = {
-		[CONNECTING] = WAIT_SERVER, [RELAYING] = WAIT_BYTES, [CLOSING] = WAIT_BYTES, [RESETTING] = WAIT_RESET};
-	enum wait wait = of[connection->state];
-	if (!list_empty(&connection->wait) && connection->waits_for == (int)wait && wait != WAIT_BYTES)
-		return; /* an event that changes nothing gives no more time */
-	connection->waits_for = wait;
-	connection->since_s = proxy->now_s;
-	list_move_last(&proxy->waiting[wait].list, &connection->wait);
-}
-
 static void advance(struct proxy *proxy, struct connection *connection)
 {
 	if (connection->state == OVER)
@@ -172,10 +128,10 @@ static void advance(struct proxy *proxy, struct connection *connection)
 		finish(proxy, connection);
 		return;
 	}
-	wait_for(proxy, connection);
+	time_limits_start(&proxy->limits, connection, proxy->now_s);
 	for (enum side side = CLIENT; side < SIDES; side++)
 		if (connection_wants_to_write(connection, side))
-			watch_write(proxy, &connection->legs[side], true);
+			events_watch_write(proxy->epoll, &connection->legs[side], true);
 	if (more)
 		list_move_last(&proxy->turn, &connection->turn);
 	else
@@ -206,12 +162,12 @@ static void open_connection(struct proxy *proxy, int fd, const union address *cl
 	}
 	proxy->totals.accepted++;
 	struct leg *legs = connection->legs;
-	if (connection->state != OVER && !(watch_leg(proxy, &legs[CLIENT]) && watch_leg(proxy, &legs[SERVER])))
+	if (connection->state != OVER && !(events_watch_leg(proxy->epoll, &legs[CLIENT]) && events_watch_leg(proxy->epoll, &legs[SERVER])))
 		connection_end(connection, "no memory for its events");
 	if (connection->state == OVER)
 		finish(proxy, connection);
 	else
-		wait_for(proxy, connection);
+		time_limits_start(&proxy->limits, connection, proxy->now_s);
 }
 
 /* What came to the proxy's port while it is full, without a rule; or, there being no descriptor left, at all: to be tried again. */
@@ -227,7 +183,7 @@ static void accept_some(struct proxy *proxy, int listener, bool passes_by)
 		union address client;
 		socklen_t bytes = sizeof(client);
 		int fd = accept4(listener, &client.any, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (fd >= 0 && (passes_by || proxy->totals.open >= proxy->room)) {
+		if (fd >= 0 && (passes_by || proxy->totals.open >= proxy->descriptors.room)) {
 			turn_away(proxy, fd);
 			continue;
 		}
@@ -260,7 +216,7 @@ static void write_totals(struct proxy *proxy)
 {
 	struct totals totals = proxy->totals;
 	for (int wait = 0; wait < WAITS; wait++)
-		for (struct list *node = proxy->waiting[wait].list.next; node != &proxy->waiting[wait].list; node = node->next)
+		for (struct list *all = &proxy->limits.waits[wait].connections, *node = all->next; node != all; node = node->next)
 			add_bytes(&totals, container_of(node, struct connection, wait));
 	statistics_totals(proxy->log, &totals);
 }
@@ -292,20 +248,17 @@ static void take_signals(struct proxy *proxy)
 	}
 }
 
-/* Events hold for both what is new and what is not; one that is for writing alone has told a leg that has nothing to write. */
+/* An event of writing alone that nothing has waited for is not asked for again. */
 static void take_leg(struct proxy *proxy, struct leg *leg, uint32_t events)
 {
 	struct connection *connection = container_of(leg - leg->side, struct connection, legs[0]);
 	if (connection->state == OVER)
 		return;
 	if (events == EPOLLOUT && leg->writable && connection->state == RELAYING) {
-		watch_write(proxy, leg, false);
+		events_watch_write(proxy->epoll, leg, false);
 		return;
 	}
-	leg->readable |= !!(events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR));
-	leg->writable |= !!(events & (EPOLLOUT | EPOLLHUP | EPOLLERR));
-	leg->failed |= !!(events & EPOLLERR);
-	leg->urgent |= !!(events & EPOLLPRI);
+	events_take(leg, events);
 	if (!connection->bulk)
 		advance(proxy, connection);
 	else if (list_empty(&connection->turn))
@@ -338,15 +291,10 @@ static void take_a_turn(struct proxy *proxy)
 
 static void take_time(struct proxy *proxy)
 {
-	for (int wait = 0; wait < WAITS; wait++) {
-		struct waiting *waiting = &proxy->waiting[wait];
-		while (!list_empty(&waiting->list)) {
-			struct connection *longest = container_of(waiting->list.next, struct connection, wait);
-			if (longest->since_s + waiting->limit_s > proxy->now_s)
-				break;
-			connection_end(longest, waiting->outcome);
-			finish(proxy, longest);
-		}
+	const char *outcome;
+	for (struct connection *passed; (passed = time_limits_passed(&proxy->limits, proxy->now_s, &outcome));) {
+		connection_end(passed, outcome);
+		finish(proxy, passed);
 	}
 	if (proxy->accept_again_s && proxy->accept_again_s <= proxy->now_s)
 		set_accepting(proxy, true);
@@ -370,10 +318,7 @@ static int idle_ms(const struct proxy *proxy)
 	time_t due_s = 0;
 	if (!list_empty(&proxy->turn))
 		return 0;
-	for (int wait = 0; wait < WAITS; wait++)
-		if (!list_empty(&proxy->waiting[wait].list))
-			earlier(&due_s, container_of(proxy->waiting[wait].list.next, struct connection, wait)->since_s +
-						proxy->waiting[wait].limit_s);
+	earlier(&due_s, time_limits_next_s(&proxy->limits));
 	earlier(&due_s, proxy->accept_again_s);
 	earlier(&due_s, proxy->totals_due_s);
 	earlier(&due_s, proxy->drained_s);
@@ -413,44 +358,12 @@ static void loop(struct proxy *proxy)
 
 static void stop(struct proxy *proxy)
 {
-	for (int wait = 0; wait < WAITS; wait++) {
-		while (!list_empty(&proxy->waiting[wait].list)) {
-			struct connection *open = container_of(proxy->waiting[wait].list.next, struct connection, wait);
-			connection_end(open, "stopped");
-			finish(proxy, open);
-		}
+	for (struct connection *open; (open = time_limits_any(&proxy->limits));) {
+		connection_end(open, "stopped");
+		finish(proxy, open);
 	}
 	free_over(proxy);
 	write_totals(proxy);
-}
-
-/* A connection has two sockets; a pair of descriptors more for each seven of them is for pipes and for those that come late. */
-static int pairs_for(int connections)
-{
-	return connections * 8 / 7 + 2;
-}
-
-int proxy_descriptors(const struct options *options)
-{
-	return OWN_DESCRIPTORS + 2 * pairs_for(options->max_connections);
-}
-
-static bool share_descriptors(struct proxy *proxy)
-{
-	struct rlimit limit;
-	getrlimit(RLIMIT_NOFILE, &limit);
-	int wanted = proxy_descriptors(proxy->options);
-	int had = limit.rlim_cur < (rlim_t)wanted ? (int)limit.rlim_cur : wanted;
-	int pairs = had < OWN_DESCRIPTORS + 2 ? 1 : (had - OWN_DESCRIPTORS) / 2;
-	proxy->most_connections = pairs * 7 / 8 < 1 ? 1 : pairs * 7 / 8;
-	if (proxy->most_connections >= proxy->options->max_connections)
-		proxy->most_connections = proxy->options->max_connections;
-	else
-		fprintf(stderr, "satpep: %d connections at a time instead of %d: this process may have %d descriptors only\n",
-			proxy->most_connections, proxy->options->max_connections, (int)limit.rlim_cur);
-	int pipes = (pairs - proxy->most_connections + 1) / 2;
-	proxy->room = pairs - pipes;
-	return pipes_init(&proxy->pipes, pipes, proxy->options->pipe_bytes);
 }
 
 static bool start(struct proxy *proxy)
@@ -465,14 +378,14 @@ static bool start(struct proxy *proxy)
 	signal(SIGPIPE, SIG_IGN); /* splice has no MSG_NOSIGNAL */
 	proxy->epoll = epoll_create1(EPOLL_CLOEXEC);
 	proxy->signals = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-	if (proxy->epoll < 0 || proxy->signals < 0 || !watch(proxy, proxy->signals, EPOLLIN, &a_signal))
+	if (proxy->epoll < 0 || proxy->signals < 0 || !events_watch(proxy->epoll, proxy->signals, EPOLLIN, &a_signal))
 		return false;
 	if (proxy->log->fd == STDOUT_FILENO) /* a pipe without a reader is an error; a file cannot be watched */
-		watch(proxy, proxy->log->fd, EPOLLOUT | EPOLLET, &a_reader);
+		events_watch(proxy->epoll, proxy->log->fd, EPOLLOUT | EPOLLET, &a_reader);
 	for (int i = 0; i < FAMILIES; i++) {
 		const struct listener *listener = &proxy->admission->listeners[i];
-		if (listener->takes >= 0 && !(watch(proxy, listener->takes, EPOLLIN, &a_listener) &&
-					      watch(proxy, listener->passes_by, EPOLLIN, &a_listener)))
+		if (listener->takes >= 0 && !(events_watch(proxy->epoll, listener->takes, EPOLLIN, &a_listener) &&
+					      events_watch(proxy->epoll, listener->passes_by, EPOLLIN, &a_listener)))
 			return false;
 	}
 	return true;
@@ -485,20 +398,15 @@ int proxy_run(const struct options *options, struct admission *admission, struct
 		.admission = admission,
 		.log = log,
 		.accepting = true,
-		.waiting = {
-			[WAIT_SERVER] = {.limit_s = options->connect_timeout_s, .outcome = "timed out"},
-			[WAIT_BYTES] = {.limit_s = options->lifetime_s, .outcome = "idle"},
-			[WAIT_RESET] = {.limit_s = RESET_LIMIT_S, .outcome = "reset"},
-		},
+		.descriptors = descriptors_share(options->max_connections),
 		.now_s = monotonic_s(),
 	};
 	list_init(&proxy.turn);
 	list_init(&proxy.over);
-	for (int wait = 0; wait < WAITS; wait++)
-		list_init(&proxy.waiting[wait].list);
+	time_limits_init(&proxy.limits, options);
 	if (options->totals_interval_s)
 		proxy.totals_due_s = proxy.now_s + options->totals_interval_s;
-	if (!share_descriptors(&proxy) || !start(&proxy)) {
+	if (!pipes_init(&proxy.pipes, proxy.descriptors.pipes, options->pipe_bytes) || !start(&proxy)) {
 		fprintf(stderr, "satpep: starting: %s\n", strerror(errno));
 		return 1;
 	}

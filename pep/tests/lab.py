@@ -79,6 +79,11 @@ class Lab:
         finally:
             setns(self.home)
 
+    def more(self, host: str) -> str:
+        """One more host, with nothing in it yet. The path of its network namespace."""
+        self.namespaces[host] = self._make()
+        return f"/proc/{os.getpid()}/fd/{self.namespaces[host]}"
+
     def _configure(self, host: str) -> None:
         lines = ["link set lo up"]
         for (owner, device), addresses in ADDRESSES.items():
