@@ -76,7 +76,14 @@ static void fail(struct connection *connection, enum side side, int error)
 	connection->outcome = is_lost(error) ? lost[side] : reset_by[side];
 }
 
-static void connected(struct connection *connection)
+static void begin_relaying(struct connection *connection, int tos)
+{
+	connection->state = RELAYING;
+	if (tos)
+		leg_set_tos(&connection->legs[CLIENT], tos);
+}
+
+static void connected(struct connection *connection, const struct relaying *with)
 {
 	int error = leg_error(&connection->legs[SERVER]);
 	if (connection->legs[CLIENT].failed)
@@ -86,7 +93,7 @@ static void connected(struct connection *connection)
 	else if (error || connection->legs[SERVER].failed)
 		connection_end(connection, refusal(error));
 	else
-		connection->state = RELAYING;
+		begin_relaying(connection, answer_tos_of(with->answers, &connection->ends[CLIENT], &connection->ends[SERVER]));
 }
 
 bool connection_wants_to_write(const struct connection *connection, enum side side)
@@ -161,7 +168,7 @@ bool connection_advance(struct connection *connection, const struct relaying *wi
 		switch (before) {
 		case CONNECTING:
 			if (connection->legs[SERVER].writable || connection->legs[CLIENT].failed)
-				connected(connection);
+				connected(connection, with);
 			break;
 		case RELAYING:
 			more = relay_both(connection, with);

@@ -5,6 +5,7 @@
 
 #include <time.h>
 
+#include "answer_tos.h"
 #include "leg.h"
 #include "list.h"
 #include "relay.h"
@@ -37,6 +38,7 @@ struct connection {
 struct relaying {
 	const struct options *options;
 	struct pipes *pipes;
+	struct answer_tos *answers;
 };
 
 /* The leg has bytes or a FIN to send, or its handshake to finish: it waits to be writable. */

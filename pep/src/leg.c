@@ -17,7 +17,7 @@
 
 enum { FASTOPEN_QUEUE = 1024, KEEPALIVE_PROBES = 3, ECN_BITS = 3, SYN_BYTES = 256 };
 
-static in_port_t *port_of(union address *address)
+in_port_t *address_port(union address *address)
 {
 	return address->any.sa_family == AF_INET ? &address->v4.sin_port : &address->v6.sin6_port;
 }
@@ -89,7 +89,7 @@ static union address any_address(int family, uint16_t port)
 {
 	union address any = {0};
 	any.any.sa_family = (sa_family_t)family;
-	*port_of(&any) = htons(port);
+	*address_port(&any) = htons(port);
 	return any;
 }
 
@@ -169,14 +169,14 @@ int leg_connect(const struct leg_target *target, const struct leg_options *optio
 	if (fd >= 0 || (errno != EADDRNOTAVAIL && errno != EADDRINUSE))
 		return fd;
 	union address any_port = *target->client;
-	*port_of(&any_port) = 0;
+	*address_port(&any_port) = 0;
 	return begin(&any_port, target, options);
 }
 
 bool address_is_local(const union address *address)
 {
 	union address free_port = *address;
-	*port_of(&free_port) = 0;
+	*address_port(&free_port) = 0;
 	int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;

@@ -26,6 +26,7 @@ struct leg {
 };
 
 socklen_t address_bytes(const union address *address);
+in_port_t *address_port(union address *address); /* in network order */
 
 /* "192.0.2.1:80" or "[2001:db8::1]:80" */
 enum { ADDRESS_TEXT_BYTES = 64 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "admission.h"
+#include "answer_tos.h"
 #include "descriptors.h"
 #include "initial_window.h"
 #include "leg.h"
@@ -28,6 +29,7 @@ static bool server_leg_works(const struct options *options)
 int main(int argc, char **argv)
 {
 	static struct admission admission;
+	static struct answer_tos answers;
 	static struct log log;
 	struct options options;
 	char error[256];
@@ -43,6 +45,7 @@ int main(int argc, char **argv)
 	if (!log_open(&log, options.log_file, options.user) || !initial_window_set(&options) || !server_leg_works(&options) ||
 	    !admission_open(&admission, &options))
 		return EXIT_FAILED;
+	answer_tos_open(&answers);
 	descriptors_raise_limit(options.max_connections);
 	if (!privileges_drop(options.user))
 		return EXIT_FAILED;
@@ -50,8 +53,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "satpep: going to the background: %s\n", strerror(errno));
 		return EXIT_FAILED;
 	}
-	int exit_code = proxy_run(&options, &admission, &log);
+	int exit_code = proxy_run(&options, &admission, &answers, &log);
 	admission_close(&admission);
+	answer_tos_close(&answers);
 	log_close(&log);
 	return exit_code;
 }

@@ -27,6 +27,7 @@ enum {
 struct proxy {
 	const struct options *options;
 	struct admission *admission;
+	struct answer_tos *answers;
 	struct log *log;
 	int epoll, signals;
 	struct descriptors descriptors;
@@ -119,7 +120,7 @@ static void advance(struct proxy *proxy, struct connection *connection)
 	if (connection->state == OVER)
 		return;
 	bool was_connecting = connection->state == CONNECTING;
-	bool more = connection_advance(connection, &(struct relaying){proxy->options, &proxy->pipes});
+	bool more = connection_advance(connection, &(struct relaying){proxy->options, &proxy->pipes, proxy->answers});
 	if (was_connecting && connection->state != CONNECTING && connection->state != OVER) {
 		proxy->totals.connected++;
 		record(proxy, connection, "connected");
@@ -391,11 +392,12 @@ static bool start(struct proxy *proxy)
 	return true;
 }
 
-int proxy_run(const struct options *options, struct admission *admission, struct log *log)
+int proxy_run(const struct options *options, struct admission *admission, struct answer_tos *answers, struct log *log)
 {
 	struct proxy proxy = {
 		.options = options,
 		.admission = admission,
+		.answers = answers,
 		.log = log,
 		.accepting = true,
 		.descriptors = descriptors_share(options->max_connections),

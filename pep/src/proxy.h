@@ -4,10 +4,11 @@
 #define SATPEP_PROXY_H
 
 #include "admission.h"
+#include "answer_tos.h"
 #include "log.h"
 #include "options.h"
 
 /* Works until SIGINT, or until SIGTERM and the end of all connections or of the time they have. Returns the program's exit code. */
-int proxy_run(const struct options *options, struct admission *admission, struct log *log);
+int proxy_run(const struct options *options, struct admission *admission, struct answer_tos *answers, struct log *log);
 
 #endif

@@ -21,7 +21,7 @@ from test_satpep import fill, receive_all, reset, silence
 MEGABYTE = 1_000_000
 TCP_SAVE_SYN, TCP_SAVED_SYN = 27, 28  # linux/tcp.h
 F_SETPIPE_SZ = 1031
-EXPEDITED = 0xB8
+EXPEDITED, ASSURED = 0xB8, 0x88  # DSCP EF and AF41, as types of service
 BEHIND = {4: "10.3.0.2", 6: "fd03::2"}
 NOWHERE = "10.4.0.1"
 PR_SET_PDEATHSIG = 1
@@ -176,23 +176,33 @@ def test_who_does_not_read_the_statistics_stops_nobody(lab: Lab, program: Path) 
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_the_clients_dscp_is_the_legs(lab: Lab, satpep: StartSatpep, family: int) -> None:
+def test_dscp_is_copied_in_both_directions(lab: Lab, satpep: StartSatpep, family: int) -> None:
+    """The server's own one is on what the client gets, the client's on what the server gets."""
     satpep()
     listener = lab.listen(family)
+    set_tos(listener, family, ASSURED)
     listener.setsockopt(socket.IPPROTO_TCP, TCP_SAVE_SYN, 1)
+    with lab.inside("client"):
+        dscp = "ip dscp" if family == 4 else "ip6 dscp"
+        chain = f"chain input {{\ntype filter hook input priority 0;\ntcp sport 80 {dscp} af41 counter\n}}\n"
+        lab.run("nft", "-f", "-", text=f"table inet seen {{\n{chain}}}\n")
     client = lab.new_socket("client", family)
-    set_tos(client, family)
+    set_tos(client, family, EXPEDITED)
     client.connect((SERVER[family], 80))
     server, _ = listener.accept()
     syn = server.getsockopt(socket.IPPROTO_TCP, TCP_SAVED_SYN, 256)
     assert (syn[1] if family == 4 else (syn[0] << 4 | syn[1] >> 4) & 0xFF) == EXPEDITED
+    server.sendall(b"down")
+    assert client.recv(4) == b"down"
+    with lab.inside("client"):
+        assert "counter packets 0 " not in lab.run("nft", "list", "table", "inet", "seen")
 
 
-def set_tos(end: socket.socket, family: int) -> None:
+def set_tos(end: socket.socket, family: int, tos: int) -> None:
     if family == 4:
-        end.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, EXPEDITED)
+        end.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
     else:
-        end.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, EXPEDITED)
+        end.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, tos)
 
 
 @pytest.mark.parametrize("gone", ["client", "server"])
