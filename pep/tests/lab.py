@@ -71,6 +71,13 @@ class Lab:
         for host in HOSTS:
             with self.inside(host):
                 self._configure(host)
+        until(self._is_up, "the links")
+
+    def _is_up(self) -> bool:
+        """The kernel takes note of a link's carrier a little later, and gives it its IPv6 routes then."""
+        with self.inside("pep"):
+            shown = self.run("ip", "-6", "route", "show", "table", "local")
+            return "local fd01::1 " in shown and "local fd02::1 " in shown and "linkdown" not in self.run("ip", "route")
 
     def _make(self) -> int:
         assert libc.unshare(CLONE_NEWNET) == 0, "network namespaces need root, or unshare -rn"
@@ -102,11 +109,13 @@ class Lab:
 
     @contextmanager
     def inside(self, host: str) -> Iterator[None]:
+        outside = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         setns(self.namespaces[host])
         try:
             yield
         finally:
-            setns(self.home)
+            setns(outside)
+            os.close(outside)
 
     def new_socket(self, host: str, family: int = 4) -> socket.socket:
         with self.inside(host):

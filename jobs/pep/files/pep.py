@@ -77,7 +77,7 @@ def ruleset(arguments: argparse.Namespace, interfaces: list[str]) -> str:
     listed = ", ".join(f'"{name}"' for name in interfaces)
     only = f"iifname {{ {listed} }} " if interfaces else ""
     excepted = f"tcp dport {{ {arguments.except_ports} }} accept" if arguments.except_ports else ""
-    to_proxy = f"tproxy {{}} to :{arguments.port} meta mark set {arguments.mark}"
+    to_proxy = f"tproxy {{}}to :{arguments.port} meta mark set {arguments.mark}"
     v4, v6 = (f"{ip} saddr . tcp sport . {ip} daddr . tcp dport" for ip in ("ip", "ip6"))
     options = "flags dynamic, timeout; timeout 10s; size 262144;"
     return f"""
@@ -90,8 +90,8 @@ table inet {TABLE} {{
         meta l4proto != tcp accept
         tcp flags & (syn | ack) == syn goto begin
         socket transparent 1 meta mark set {arguments.mark} accept
-        {v4} @begun4 {to_proxy.format("ip")} accept
-        {v6} @begun6 {to_proxy.format("ip6")} accept
+        {v4} @begun4 {to_proxy.format("ip ")} accept
+        {v6} @begun6 {to_proxy.format("ip6 ")} accept
     }}
     chain begin {{
         fib daddr type local accept
@@ -193,6 +193,9 @@ class Connections:
 
     def take(self, line: str) -> None:
         event: dict[str, Any] = json.loads(line)
+        if event["event"] == "full":
+            said = f"{event['open']} connections are open: new ones pass unsplit until some have ended"
+            collect_agent.send_log(syslog.LOG_WARNING, said)
         if event["event"] not in ("connected", "ended") or event["client"].startswith(f"{proof.CLIENT}:"):
             return
         passed = {name: event[name] for name in self.bytes}
