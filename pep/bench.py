@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-pep`: satpep beside the same path without a proxy, and beside haproxy and pepsal where these are installed, in real time.
+"""`make bench-pep`: satpep beside the same path without a proxy, and beside haproxy and pepsal where these are installed.
 
-Three hosts in network namespaces of this machine, joined by veth pairs (pep/tests/lab.py). All paths are measured in turn, so that
-they meet the same noise; each figure is the median of all rounds, each ratio the median of the rounds' ratios. CPU time is that
-of the proxy alone, with what the kernel does on its account. `bench.py FLOWS…` measures throughput only, with these numbers of flows.
+Three hosts in network namespaces of this machine, joined by veth pairs (pep/tests/lab.py), in real time. All paths are measured
+in turn, so that they meet the same noise; each figure is the median of all rounds, each ratio the median of the rounds' ratios.
+CPU time is that of the proxy's process, with what the kernel does for it there. `bench.py FLOWS…` measures throughput only,
+with these numbers of flows.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def spliced_share(running: Running | None) -> dict[str, float]:
 
 
 @contextmanager
-def bulk(lab: Lab, flows: int, seconds: int) -> Iterator["subprocess.Popen[str]"]:
+def bulk(lab: Lab, flows: int, seconds: int) -> Iterator[subprocess.Popen[str]]:
     """iperf3 from the client to the server; what it prints is JSON."""
     with lab.inside("server"):
         server = subprocess.Popen(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
@@ -177,7 +178,7 @@ def echo(lab: Lab, running: Running | None) -> dict[str, float]:
 
 
 def set_up(lab: Lab, running: Running | None) -> dict[str, float]:
-    """Connections per second, one after the other: connect, a byte there and back, close. CPU microseconds of the proxy for one."""
+    """Connections per second, one after the other: connect, a byte there and back, close. CPU time of the proxy for each."""
     before_s = cpu_s(running)
     with lab.listen() as listener:
         start_s = time.monotonic()
@@ -296,9 +297,9 @@ def main() -> None:
             compare(lab, commands, partial(echo, lab))
             print(f"connections set up one after the other, {SET_UPS} at a time", flush=True)
             compare(lab, commands, partial(set_up, lab))
-            for name in (OURS, PEER):
-                if name in commands:
-                    print(f"{idle} idle connections: {name} has {idle_memory(lab, commands[name], idle):.1f} MB resident")
+            for proxy in (OURS, PEER):
+                if proxy in commands:
+                    print(f"{idle} idle connections: {proxy} has {idle_memory(lab, commands[proxy], idle):.1f} MB resident")
         lab.close()
 
 

@@ -155,9 +155,14 @@ def test_the_rules_that_are_installed_are_those_of_the_job(lab: Lab) -> None:
     assert state(lab) == before
 
 
+def test_the_manual_page_shows_the_rules_that_are_installed() -> None:
+    rules = (SYSTEM / "satpep.nft").read_text().partition("delete table inet satpep\n")[2]
+    assert rules in (ROOT / "pep/satpep.8").read_text()
+
+
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     ensure_tools({"systemd-analyze": "systemd", "make": "make", "gcc": "gcc"})
-    install = ["make", "-s", "-C", ROOT / "pep", f"OUT={tmp_path}", f"DESTDIR={tmp_path}", "PREFIX=/usr", "install"]
+    install = ["make", "-s", "-C", str(ROOT / "pep"), f"OUT={tmp_path}", f"DESTDIR={tmp_path}", "PREFIX=/usr", "install"]
     subprocess.run(install, check=True)
     unit = tmp_path / "usr/lib/systemd/system/satpep.service"
     unit.write_text(re.sub("/usr/(sbin|share)/satpep", rf"{tmp_path}\g<0>", unit.read_text()))

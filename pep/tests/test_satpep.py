@@ -261,7 +261,8 @@ def test_a_client_with_all_its_connections_leaves_the_others_theirs(lab: Lab, sa
     assert running.totals()["open"] == 3
     other = {4: "10.1.0.3", 6: "fd01::3"}[family]
     with lab.inside("client"):
-        lab.run("ip", "address", "add", f"{other}/{24 if family == 4 else 64}", "dev", "to_pep", *(["nodad"] if family == 6 else []))
+        address = [f"{other}/24"] if family == 4 else [f"{other}/64", "nodad"]
+        lab.run("ip", "address", "add", "dev", "to_pep", *address)
     client = lab.new_socket("client", family)
     client.bind((other, 0))
     client.connect((SERVER[family], 80))

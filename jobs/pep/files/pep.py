@@ -70,10 +70,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def ruleset(arguments: argparse.Namespace, interfaces: list[str]) -> str:
-    """The nft script. A SYN goes to the proxy if that listens and has room (satpep's admission.h); otherwise `tproxy` does nothing
-    and the connection passes unsplit, as do those that are older than the rules. Later packets follow the proxy's sockets; so do
-    ICMP errors about them (path MTU, unreachable). `begun` is for the last packet of a handshake that was answered with a SYN
-    cookie: no socket knows of it yet."""
+    """The nft script. A SYN goes to the proxy if that listens and has room (satpep's admission.h); otherwise `tproxy` does
+    nothing and the connection passes unsplit, as do those that are older than the rules. Later packets follow the proxy's
+    sockets; so do ICMP errors about them (path MTU, unreachable). `begun` is for the last packet of a handshake that was
+    answered with a SYN cookie: no socket knows of it yet."""
     listed = ", ".join(f'"{name}"' for name in interfaces)
     only = f"iifname {{ {listed} }} " if interfaces else ""
     excepted = f"tcp dport {{ {arguments.except_ports} }} accept" if arguments.except_ports else ""
