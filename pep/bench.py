@@ -108,15 +108,19 @@ def cpu_s(running: Running | None) -> float:
     return int(Path(f"/proc/{running.pid}/schedstat").read_text().split()[0]) / 1e9 if running else 0.0
 
 
+def totals(log: Path) -> list[dict[str, float]]:
+    whole = log.read_text().rpartition("\n")[0]  # it may be writing a line just now
+    return [event for event in map(json.loads, whole.splitlines()) if event["event"] == "totals"]
+
+
 def spliced_share(running: Running | None) -> dict[str, float]:
     """Part of the bytes so far that went through a pipe, from satpep's own count of both ways."""
     if running is None or running.log is None:
         return {}
-    log, size = running.log, running.log.stat().st_size
+    log, before = running.log, len(totals(running.log))
     os.kill(running.pid, signal.SIGUSR1)
-    until(lambda: log.stat().st_size > size and log.read_bytes().endswith(b"\n"), "satpep's totals")
-    totals = json.loads(log.read_text().splitlines()[-1])
-    return {"spliced": totals["bytes_spliced"] / max(totals["bytes_spliced"] + totals["bytes_copied"], 1)}
+    now = until(lambda: totals(log)[before:], "satpep's totals")[-1]
+    return {"spliced": now["bytes_spliced"] / max(now["bytes_spliced"] + now["bytes_copied"], 1)}
 
 
 @contextmanager

@@ -144,6 +144,12 @@ static bool relay_both(struct connection *connection, const struct relaying *wit
 	return true;
 }
 
+static void wait_until_sent(struct leg *leg)
+{
+	leg_wait_until_sent(leg);
+	leg->watches_write = false; /* it is asked for once more: the kernel tells only after it has looked with the new setting */
+}
+
 /* What the reset end had sent before is on its way to the other end before the reset is. */
 static bool relay_the_rest(struct connection *connection, const struct relaying *with)
 {
@@ -155,7 +161,7 @@ static bool relay_the_rest(struct connection *connection, const struct relaying 
 	if (other->failed || result == RELAY_TO_FAILED || (moved_all && !leg_unsent_bytes(other)))
 		connection_end(connection, connection->outcome);
 	else if (moved_all)
-		leg_wait_until_sent(other);
+		wait_until_sent(other);
 	return result == RELAY_GOES_ON;
 }
 

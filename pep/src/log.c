@@ -123,12 +123,17 @@ void log_flush(struct log *log)
 	}
 }
 
-void log_close(struct log *log)
+void log_wait(struct log *log)
 {
 	struct pollfd reader = {.fd = log->fd, .events = POLLOUT};
 	log->blocked = false;
 	for (log_flush(log); log->bytes && poll(&reader, 1, LAST_WORDS_MS) == 1 && !(reader.revents & POLLERR); log_flush(log))
 		log->blocked = false;
+}
+
+void log_close(struct log *log)
+{
+	log_wait(log);
 	if (log->fd > STDERR_FILENO)
 		close(log->fd);
 	free(log->name);

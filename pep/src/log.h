@@ -32,7 +32,10 @@ void log_end(struct log *log);
 /* Writes what can be written now. */
 void log_flush(struct log *log);
 
-/* Writes the rest, for which a reader has a second, and closes it. */
+/* Writes all that waits; a reader has a second to take more of it. */
+void log_wait(struct log *log);
+
+/* Likewise, and closes it. */
 void log_close(struct log *log);
 
 #endif

@@ -364,6 +364,7 @@ static void stop(struct proxy *proxy)
 		finish(proxy, open);
 	}
 	free_over(proxy);
+	log_wait(proxy->log); /* so that the totals have room */
 	write_totals(proxy);
 }
 
