@@ -271,6 +271,8 @@ def paths(out: Path, connections: int, pipes: int) -> dict[str, list[str]]:
     if haproxy := shutil.which("haproxy"):
         (out / "haproxy.cfg").write_text(HAPROXY.format(connections=connections, pipes=pipes))
         commands[PEER] = [haproxy, "-db", "-q", "-f", f"{out}/haproxy.cfg"]
+    else:
+        print("haproxy is not installed (Debian has it: `apt-get install haproxy`): nothing to compare with but no proxy")
     if pepsal := shutil.which("pepsal"):
         commands["pepsal"] = [pepsal, "-c", "4096"]
     return commands
@@ -278,7 +280,7 @@ def paths(out: Path, connections: int, pipes: int) -> dict[str, list[str]]:
 
 def main() -> None:
     only_flows = [int(flows) for flows in sys.argv[1:]]
-    ensure_tools({"nft": "nftables", "iperf3": "iperf3", "haproxy": "haproxy", "make": "make", "gcc": "gcc"})
+    ensure_tools({"nft": "nftables", "iperf3": "iperf3", "make": "make", "gcc": "gcc"})
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     idle = min(IDLE_CONNECTIONS, int((most - 100) / 2 * 0.85))  # a machine may let a process have no more
