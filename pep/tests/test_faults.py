@@ -18,6 +18,8 @@ from conftest import StartSatpep
 from lab import CLIENT, LIMIT_S, SERVER, Lab, until
 from test_satpep import fill, receive_all, reset, silence
 
+import pep
+
 MEGABYTE = 1_000_000
 TCP_SAVE_SYN, TCP_SAVED_SYN = 27, 28  # linux/tcp.h
 F_SETPIPE_SZ = 1031
@@ -150,8 +152,6 @@ def test_a_port_that_a_program_of_this_host_has_is_no_reason_to_refuse(
 
 def test_who_does_not_read_the_statistics_stops_nobody(lab: Lab, program: Path) -> None:
     """1300 connections have more to say than the reader's pipe and satpep's own store hold."""
-    import pep
-
     with lab.inside("pep"):
         running = subprocess.Popen([program, "-u", "", "-l", "-"], stdout=subprocess.PIPE)
         until(lambda: pep.listens(running, 5000), "satpep")

@@ -8,9 +8,12 @@ import os
 import random
 import re
 import select
+import shutil
+import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +22,8 @@ import pytest
 from conftest import StartSatpep
 from lab import CLIENT, ROOT, SERVER, Lab, until
 from soak import soak
+
+import pep
 
 MEGABYTE = 1_000_000
 RST_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -379,6 +384,35 @@ def test_it_keeps_two_capabilities_and_no_root(lab: Lab, satpep: StartSatpep) ->
     client, server = lab.pair(lab.listen())
     client.sendall(b"works")
     assert server.recv(5) == b"works"
+
+
+def test_it_starts_without_root_with_the_capabilities_that_systemd_gives(
+    lab: Lab, program: Path, tmp_path: Path
+) -> None:
+    """As pep/system/satpep.service has it; another user than satpep, who may not exist here."""
+    unit = (ROOT / "pep/system/satpep.service").read_text()
+    names = re.search("^AmbientCapabilities=(.*)$", unit, re.MULTILINE)
+    assert names
+    capabilities = ",".join(f"+{name.lower().removeprefix('cap_')}" for name in names[1].split())
+    as_daemon = ["setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups", "--no-new-privs"]
+    given = [f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}", f"--bounding-set=-all,{capabilities}"]
+    reachable = Path(tempfile.mkdtemp(dir="/tmp")) / "satpep"  # pytest's own directory is root's
+    shutil.copy(program, reachable)
+    reachable.parent.chmod(0o755)
+    with lab.inside("pep"):
+        command = [*as_daemon, *given, reachable, "-u", "daemon", "-l", "-"]
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert running.stdout
+        assert '"ready"' in running.stdout.readline()
+        pep.put_rules(pep.parse(["A", "run"]), [])
+    status = Path(f"/proc/{running.pid}/status").read_text()
+    client, server = lab.pair(lab.listen())
+    client.sendall(b"works")
+    assert server.recv(5) == b"works"
+    running.send_signal(signal.SIGINT)
+    assert running.communicate(timeout=20)[1] == ""
+    shutil.rmtree(reachable.parent)
+    assert int(re.search("CapPrm:\\s+(\\w+)", status)[1], 16) == 1 << CAP_NET_ADMIN | 1 << CAP_NET_BIND_SERVICE  # type: ignore[index]
 
 
 def test_stopping_resets_what_is_open_and_gives_the_totals(lab: Lab, satpep: StartSatpep) -> None:
