@@ -9,6 +9,12 @@ bool events_watch(int epoll, int fd, uint32_t events, void *what)
 	return !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
+void events_pause(int epoll, int fd, void *what, bool paused)
+{
+	struct epoll_event event = {.events = paused ? 0 : EPOLLIN, .data.ptr = what};
+	epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event);
+}
+
 static uint32_t wanted(const struct leg *leg)
 {
 	return ALWAYS | EPOLLET | (leg->watches_write ? EPOLLOUT : 0);

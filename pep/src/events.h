@@ -10,6 +10,9 @@
 /* An event of the descriptor names `what`. */
 bool events_watch(int epoll, int fd, uint32_t events, void *what);
 
+/* Whether the arrival of bytes or connections is no event for a while. */
+void events_pause(int epoll, int fd, void *what, bool paused);
+
 /* An event of the leg names the leg. */
 bool events_watch_leg(int epoll, struct leg *leg);
 

@@ -40,18 +40,17 @@ struct proxy {
 	time_t now_s, totals_due_s, accept_again_s, drained_s; /* monotonic; 0: never */
 };
 
-/* An event names a leg, or one of these. */
-static char a_listener, a_signal, a_reader;
+/* An event names a leg, the descriptor of a listening socket where the admission has it, or one of these. */
+static char a_signal, a_reader;
 
 static void set_accepting(struct proxy *proxy, bool accepting)
 {
-	struct epoll_event event = {.events = accepting ? EPOLLIN : 0, .data.ptr = &a_listener};
 	for (int i = 0; i < FAMILIES; i++) {
-		const struct listener *listener = &proxy->admission->listeners[i];
+		struct listener *listener = &proxy->admission->listeners[i];
 		if (listener->takes < 0)
 			continue;
-		epoll_ctl(proxy->epoll, EPOLL_CTL_MOD, listener->takes, &event);
-		epoll_ctl(proxy->epoll, EPOLL_CTL_MOD, listener->passes_by, &event);
+		events_pause(proxy->epoll, listener->takes, &listener->takes, !accepting);
+		events_pause(proxy->epoll, listener->passes_by, &listener->passes_by, !accepting);
 	}
 	proxy->accepting = accepting;
 	proxy->accept_again_s = 0;
@@ -202,15 +201,17 @@ static void accept_some(struct proxy *proxy, int listener, bool passes_by)
 	}
 }
 
-static void accept_all(struct proxy *proxy)
+/* Whether the event is that of a listening socket. */
+static bool take_listener(struct proxy *proxy, const void *what)
 {
 	for (int i = 0; i < FAMILIES; i++) {
 		const struct listener *listener = &proxy->admission->listeners[i];
-		if (listener->takes >= 0 && proxy->accepting)
-			accept_some(proxy, listener->takes, false);
-		if (listener->passes_by >= 0 && proxy->accepting)
-			accept_some(proxy, listener->passes_by, true);
+		if (what == &listener->takes || what == &listener->passes_by) {
+			accept_some(proxy, *(const int *)what, what == &listener->passes_by);
+			return true;
+		}
 	}
+	return false;
 }
 
 static void write_totals(struct proxy *proxy)
@@ -273,9 +274,7 @@ static void take(struct proxy *proxy, const struct epoll_event *event)
 	} else if (event->data.ptr == &a_reader) {
 		proxy->log->blocked = false;
 		proxy->stopping |= !!(event->events & EPOLLERR); /* whoever has started it is gone */
-	} else if (event->data.ptr == &a_listener) {
-		accept_all(proxy);
-	} else {
+	} else if (!take_listener(proxy, event->data.ptr)) {
 		take_leg(proxy, event->data.ptr, event->events);
 	}
 }
@@ -385,9 +384,9 @@ static bool start(struct proxy *proxy)
 	if (proxy->log->fd == STDOUT_FILENO) /* a pipe without a reader is an error; a file cannot be watched */
 		events_watch(proxy->epoll, proxy->log->fd, EPOLLOUT | EPOLLET, &a_reader);
 	for (int i = 0; i < FAMILIES; i++) {
-		const struct listener *listener = &proxy->admission->listeners[i];
-		if (listener->takes >= 0 && !(events_watch(proxy->epoll, listener->takes, EPOLLIN, &a_listener) &&
-					      events_watch(proxy->epoll, listener->passes_by, EPOLLIN, &a_listener)))
+		struct listener *listener = &proxy->admission->listeners[i];
+		if (listener->takes >= 0 && !(events_watch(proxy->epoll, listener->takes, EPOLLIN, &listener->takes) &&
+					      events_watch(proxy->epoll, listener->passes_by, EPOLLIN, &listener->passes_by)))
 			return false;
 	}
 	return true;

@@ -76,12 +76,13 @@ class Lab:
     def _is_up(self) -> bool:
         """The kernel takes note of a link's carrier a little later, and gives it its IPv6 routes then."""
         with self.inside("pep"):
-            shown = self.run("ip", "-6", "route", "show", "table", "local")
-            return "local fd01::1 " in shown and "local fd02::1 " in shown and "linkdown" not in self.run("ip", "route")
+            local, routes = self.run("ip", "-6", "route", "show", "table", "local"), self.run("ip", "route")
+            return local.count("local fe80::") == 2 and local.count("local fd0") == 2 and "linkdown" not in routes
 
     def _make(self) -> int:
         assert libc.unshare(CLONE_NEWNET) == 0, "network namespaces need root, or unshare -rn"
         try:
+            Path("/proc/sys/net/ipv6/conf/default/accept_dad").write_text("0")  # a link's own address is good at once
             return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         finally:
             setns(self.home)
