@@ -400,7 +400,7 @@ def test_it_starts_without_root_with_the_capabilities_that_systemd_gives(
     shutil.copy(program, reachable)
     reachable.parent.chmod(0o755)
     with lab.inside("pep"):
-        command = [*as_daemon, *given, reachable, "-u", "daemon", "-l", "-"]
+        command = [*as_daemon, *given, str(reachable), "-u", "daemon", "-l", "-"]
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert running.stdout
         assert '"ready"' in running.stdout.readline()
