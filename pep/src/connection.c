@@ -3,12 +3,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "statistics.h"
 
+enum { BULK_BYTES = 64 << 10 };
+
 static const char *const reset_by[SIDES] = {"client reset", "server reset"};
+static const char *const lost[SIDES] = {"client lost", "server lost"};
 
 /* What a server that was not reached did. */
 static const char *refusal(int error)
@@ -49,61 +50,104 @@ struct connection *connection_open(uint64_t id, int client_fd, const union addre
 	list_init(&made->turn);
 	relay_init(&made->relays[CLIENT]);
 	relay_init(&made->relays[SERVER]);
-	bool has_data = options->legs[SERVER].fastopen && leg_received_bytes(&made->legs[CLIENT]) > 0;
-	int server_fd = leg_connect(client, server, &options->legs[SERVER], has_data);
+	made->legs[CLIENT].writable = true;
+	const struct leg_target target = {
+		.client = client,
+		.server = server,
+		.tos = leg_syn_tos(&made->legs[CLIENT]),
+		.has_data = options->legs[SERVER].fastopen && leg_received_bytes(&made->legs[CLIENT]) > 0,
+	};
+	int server_fd = leg_connect(&target, &options->legs[SERVER]);
 	made->legs[SERVER] = (struct leg){.fd = server_fd, .side = SERVER};
 	if (server_fd < 0)
 		connection_end(made, refusal(errno));
 	return made;
 }
 
-static void fail(struct connection *connection, enum side side)
+static bool is_lost(int error)
+{
+	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+static void fail(struct connection *connection, enum side side, int error)
 {
 	connection->state = RESETTING;
 	connection->failed = side;
-	connection->outcome = reset_by[side];
+	connection->outcome = is_lost(error) ? lost[side] : reset_by[side];
 }
 
-static void connected(struct connection *connection)
+static void begin_relaying(struct connection *connection, int tos)
 {
-	struct leg *server = &connection->legs[SERVER];
-	int error = 0;
-	socklen_t bytes = sizeof(error);
+	connection->state = RELAYING;
+	if (tos)
+		leg_set_tos(&connection->legs[CLIENT], tos);
+}
+
+static void connected(struct connection *connection, const struct relaying *with)
+{
+	int error = leg_error(&connection->legs[SERVER]);
 	if (connection->legs[CLIENT].failed)
 		connection_end(connection, reset_by[CLIENT]);
-	else if (getsockopt(server->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) || error || server->failed)
+	else if (error == ECONNRESET || error == EPIPE) /* after it had answered: what it sent until then goes to the client */
+		fail(connection, SERVER, error);
+	else if (error || connection->legs[SERVER].failed)
 		connection_end(connection, refusal(error));
 	else
-		connection->state = RELAYING;
+		begin_relaying(connection, answer_tos_of(with->answers, &connection->ends[CLIENT], &connection->ends[SERVER]));
+}
+
+bool connection_wants_to_write(const struct connection *connection, enum side side)
+{
+	if (connection->state == CONNECTING)
+		return side == SERVER;
+	if (connection->state == RESETTING && side != connection->failed)
+		return true;
+	return !connection->legs[side].writable;
 }
 
 static enum relayed relay(struct connection *connection, const struct relaying *with, enum side from)
 {
 	struct leg *legs = connection->legs;
+	uint64_t before_bytes = connection->relays[from].bytes;
 	enum relayed result = relay_run(&connection->relays[from], with->pipes, &legs[from], &legs[!from]);
+	connection->bulk |= connection->relays[from].bytes - before_bytes >= BULK_BYTES;
 	if (with->options->legs[from].quickack)
 		leg_acknowledge_at_once(&legs[from]);
 	return result;
 }
 
+/* An event has told of a failure that no call did. */
+static void fail_as_told(struct connection *connection)
+{
+	enum side side = connection->legs[CLIENT].failed ? CLIENT : SERVER;
+	fail(connection, side, leg_error(&connection->legs[side]));
+}
+
 static bool relay_both(struct connection *connection, const struct relaying *with)
 {
 	bool more = false;
+	connection->bulk = false;
 	for (enum side from = CLIENT; from < SIDES; from++) {
 		enum relayed result = relay(connection, with, from);
 		more |= result == RELAY_GOES_ON;
 		if (result == RELAY_FROM_FAILED || result == RELAY_TO_FAILED) {
-			fail(connection, result == RELAY_FROM_FAILED ? from : (enum side)!from);
+			fail(connection, result == RELAY_FROM_FAILED ? from : (enum side)!from, connection->relays[from].error);
 			return true;
 		}
 	}
 	if (connection->relays[CLIENT].closed && connection->relays[SERVER].closed)
 		connection->state = CLOSING;
 	else if (connection->legs[CLIENT].failed || connection->legs[SERVER].failed)
-		fail(connection, connection->legs[CLIENT].failed ? CLIENT : SERVER);
+		fail_as_told(connection);
 	else
 		return more;
 	return true;
+}
+
+static void wait_until_sent(struct leg *leg)
+{
+	leg_wait_until_sent(leg);
+	leg->watches_write = false; /* it is asked for once more: the kernel tells only after it has looked with the new setting */
 }
 
 /* What the reset end had sent before is on its way to the other end before the reset is. */
@@ -117,7 +161,7 @@ static bool relay_the_rest(struct connection *connection, const struct relaying 
 	if (other->failed || result == RELAY_TO_FAILED || (moved_all && !leg_unsent_bytes(other)))
 		connection_end(connection, connection->outcome);
 	else if (moved_all)
-		leg_wait_until_sent(other);
+		wait_until_sent(other);
 	return result == RELAY_GOES_ON;
 }
 
@@ -130,7 +174,7 @@ bool connection_advance(struct connection *connection, const struct relaying *wi
 		switch (before) {
 		case CONNECTING:
 			if (connection->legs[SERVER].writable || connection->legs[CLIENT].failed)
-				connected(connection);
+				connected(connection, with);
 			break;
 		case RELAYING:
 			more = relay_both(connection, with);

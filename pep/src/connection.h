@@ -5,6 +5,7 @@
 
 #include <time.h>
 
+#include "answer_tos.h"
 #include "leg.h"
 #include "list.h"
 #include "relay.h"
@@ -26,6 +27,7 @@ struct connection {
 	struct leg legs[SIDES];
 	struct relay relays[SIDES]; /* by the side they carry bytes from */
 	double accepted_s;
+	bool bulk; /* its last turn moved much: others go first */
 	struct list wait; /* in the proxy's list of those that wait for the same, */
 	int waits_for;    /* which one that is, */
 	time_t since_s;   /* and since when (monotonic) */
@@ -36,7 +38,11 @@ struct connection {
 struct relaying {
 	const struct options *options;
 	struct pipes *pipes;
+	struct answer_tos *answers;
 };
+
+/* The leg has bytes or a FIN to send, or its handshake to finish: it waits to be writable. */
+bool connection_wants_to_write(const struct connection *connection, enum side side);
 
 /*
  * A connection that a client has opened, and its way to the server begun. NULL when there is no memory. It may be OVER at once,

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -14,9 +15,9 @@
 #define IPV6_TRANSPARENT 75 /* linux/in6.h */
 #endif
 
-enum { FASTOPEN_QUEUE = 1024 };
+enum { FASTOPEN_QUEUE = 1024, KEEPALIVE_PROBES = 3, ECN_BITS = 3, SYN_BYTES = 256 };
 
-static in_port_t *port_of(union address *address)
+in_port_t *address_port(union address *address)
 {
 	return address->any.sa_family == AF_INET ? &address->v4.sin_port : &address->v6.sin6_port;
 }
@@ -46,9 +47,31 @@ static int set_transparent(int fd, int family)
 	return family == AF_INET ? set(fd, IPPROTO_IP, IP_TRANSPARENT, 1) : set(fd, IPPROTO_IPV6, IPV6_TRANSPARENT, 1);
 }
 
+/*
+ * A process that is killed leaves its sockets to the kernel, which would end them with a FIN, as if all had been sent. And a byte
+ * marked as urgent stays in its place among the others.
+ */
+static bool set_always(int fd)
+{
+	const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+	return !setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)) && !set(fd, SOL_SOCKET, SO_OOBINLINE, 1);
+}
+
+/* An end that is silent for so long is asked whether it is still there; without an answer it is gone. */
+static bool set_keepalive(int fd, int idle_s)
+{
+	int interval_s = idle_s < 10 ? 1 : idle_s / 10;
+	return !set(fd, SOL_SOCKET, SO_KEEPALIVE, 1) && !set(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle_s) &&
+	       !set(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval_s) && !set(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
+}
+
 /* Everything that must be known before the first packet. Returns the option that failed, NULL if none did. */
 static const char *apply(int fd, const struct leg_options *options)
 {
+	if (!set_always(fd))
+		return "SO_LINGER, SO_OOBINLINE";
+	if (options->keepalive_s && !set_keepalive(fd, options->keepalive_s))
+		return "keepalive";
 	if (*options->cc && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, options->cc, (socklen_t)strlen(options->cc)))
 		return "congestion control";
 	if (options->mss && set(fd, IPPROTO_TCP, TCP_MAXSEG, options->mss))
@@ -66,11 +89,11 @@ static union address any_address(int family, uint16_t port)
 {
 	union address any = {0};
 	any.any.sa_family = (sa_family_t)family;
-	*port_of(&any) = htons(port);
+	*address_port(&any) = htons(port);
 	return any;
 }
 
-int leg_listen(int family, uint16_t port, const struct leg_options *options)
+int leg_bind(int family, uint16_t port, const struct leg_options *options)
 {
 	const union address any = any_address(family, port);
 	const char *failed = "socket";
@@ -83,7 +106,9 @@ int leg_listen(int family, uint16_t port, const struct leg_options *options)
 		failed = "IPV6_V6ONLY";
 	if (!failed && options->fastopen && set(fd, IPPROTO_TCP, TCP_FASTOPEN, FASTOPEN_QUEUE))
 		failed = "TCP_FASTOPEN";
-	if (!failed && (bind(fd, &any.any, address_bytes(&any)) || listen(fd, SOMAXCONN)))
+	if (!failed && set(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1))
+		failed = "TCP_SAVE_SYN";
+	if (!failed && bind(fd, &any.any, address_bytes(&any)))
 		failed = "listening";
 	if (!failed)
 		return fd;
@@ -93,14 +118,40 @@ int leg_listen(int family, uint16_t port, const struct leg_options *options)
 	return -1;
 }
 
-static int begin(const union address *from, const union address *server, const struct leg_options *options, bool has_data)
+int leg_syn_tos(const struct leg *leg)
 {
+	unsigned char syn[SYN_BYTES];
+	socklen_t bytes = sizeof(syn);
+	if (getsockopt(leg->fd, IPPROTO_TCP, TCP_SAVED_SYN, syn, &bytes) || bytes < 2)
+		return 0;
+	int tos = syn[0] >> 4 == 4 ? syn[1] : (syn[0] << 4 | syn[1] >> 4) & 0xff;
+	return tos & ~ECN_BITS;
+}
+
+static int set_tos(int fd, int family, int tos)
+{
+	return family == AF_INET ? set(fd, IPPROTO_IP, IP_TOS, tos) : set(fd, IPPROTO_IPV6, IPV6_TCLASS, tos);
+}
+
+void leg_set_tos(const struct leg *leg, int tos)
+{
+	int family = AF_INET;
+	socklen_t bytes = sizeof(family);
+	getsockopt(leg->fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes);
+	set_tos(leg->fd, family, tos);
+}
+
+static int begin(const union address *from, const struct leg_target *target, const struct leg_options *options)
+{
+	const union address *server = target->server;
 	int family = server->any.sa_family;
 	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
 	bool bound = !set(fd, SOL_SOCKET, SO_REUSEADDR, 1) && !set_transparent(fd, family) && !apply(fd, options);
-	if (options->fastopen && has_data)
+	if (target->tos)
+		bound = bound && !set_tos(fd, family, target->tos);
+	if (options->fastopen && target->has_data)
 		bound = bound && !set(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1);
 	bound = bound && !bind(fd, &from->any, address_bytes(from));
 	if (bound && (!connect(fd, &server->any, address_bytes(server)) || errno == EINPROGRESS))
@@ -111,20 +162,21 @@ static int begin(const union address *from, const union address *server, const s
 	return -1;
 }
 
-int leg_connect(const union address *client, const union address *server, const struct leg_options *options, bool has_data)
+int leg_connect(const struct leg_target *target, const struct leg_options *options)
 {
-	int fd = begin(client, server, options, has_data);
-	if (fd >= 0 || errno != EADDRNOTAVAIL)
+	int fd = begin(target->client, target, options);
+	/* The port is taken here, but not at the client: an earlier connection is in TIME-WAIT, or a program of this host listens. */
+	if (fd >= 0 || (errno != EADDRNOTAVAIL && errno != EADDRINUSE))
 		return fd;
-	union address any_port = *client; /* an earlier connection from the same port is in TIME-WAIT here, but not at the client */
-	*port_of(&any_port) = 0;
-	return begin(&any_port, server, options, has_data);
+	union address any_port = *target->client;
+	*address_port(&any_port) = 0;
+	return begin(&any_port, target, options);
 }
 
 bool address_is_local(const union address *address)
 {
 	union address free_port = *address;
-	*port_of(&free_port) = 0;
+	*address_port(&free_port) = 0;
 	int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
@@ -137,10 +189,20 @@ void leg_reset(struct leg *leg)
 {
 	if (leg->fd < 0)
 		return;
-	const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-	setsockopt(leg->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-	close(leg->fd);
+	close(leg->fd); /* set_always() makes it a reset */
 	leg->fd = -1;
+}
+
+int leg_error(const struct leg *leg)
+{
+	int error = 0;
+	socklen_t bytes = sizeof(error);
+	return getsockopt(leg->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) ? errno : error;
+}
+
+bool leg_is_at_urgent_byte(const struct leg *leg)
+{
+	return sockatmark(leg->fd) == 1;
 }
 
 static bool info(const struct leg *leg, struct tcp_info *info)
@@ -182,15 +244,15 @@ void leg_wait_until_sent(const struct leg *leg)
 	set(leg->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 1);
 }
 
-void leg_describe(const struct leg *leg, FILE *out)
+void leg_describe(const struct leg *leg, struct log *log)
 {
 	char cc[CC_NAME_BYTES + 1] = "";
 	socklen_t bytes = CC_NAME_BYTES;
 	struct tcp_info now;
 	getsockopt(leg->fd, IPPROTO_TCP, TCP_CONGESTION, cc, &bytes);
 	info(leg, &now);
-	fprintf(out, "{\"cc\": \"%s\", \"mss_bytes\": %u, \"rtt_ms\": %.3f, \"cwnd_segments\": %u, \"retransmits\": %u, ", cc,
+	log_add(log, "{\"cc\": \"%s\", \"mss_bytes\": %u, \"rtt_ms\": %.3f, \"cwnd_segments\": %u, \"retransmits\": %u, ", cc,
 		now.tcpi_snd_mss, now.tcpi_rtt / 1e3, now.tcpi_snd_cwnd, now.tcpi_total_retrans);
-	fprintf(out, "\"min_rtt_ms\": %.3f, \"delivery_rate_bps\": %llu}", now.tcpi_min_rtt == ~0U ? 0 : now.tcpi_min_rtt / 1e3,
+	log_add(log, "\"min_rtt_ms\": %.3f, \"delivery_rate_bps\": %llu}", now.tcpi_min_rtt == ~0U ? 0 : now.tcpi_min_rtt / 1e3,
 		8ULL * now.tcpi_delivery_rate);
 }

@@ -3,63 +3,35 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "admission.h"
+#include "answer_tos.h"
+#include "descriptors.h"
 #include "initial_window.h"
 #include "leg.h"
+#include "log.h"
 #include "options.h"
 #include "privileges.h"
 #include "proxy.h"
 
 enum { EXIT_FAILED = 1, EXIT_WRONG_USE = 2 };
 
-static bool open_log(const char *name, FILE **out)
-{
-	if (!name)
-		return true;
-	umask(077);
-	*out = strcmp(name, "-") ? fopen(name, "ae") : stdout;
-	if (!*out) {
-		fprintf(stderr, "satpep: -l %s: %s\n", name, strerror(errno));
-		return false;
-	}
-	setvbuf(*out, NULL, _IOLBF, 0);
-	return true;
-}
-
 /* A server's leg is set anew for each connection: what the kernel does not take should be known before the first one. */
 static bool server_leg_works(const struct options *options)
 {
-	int fd = leg_listen(AF_INET, 0, &options->legs[SERVER]);
+	int fd = leg_bind(AF_INET, 0, &options->legs[SERVER]);
 	if (fd >= 0)
 		close(fd);
 	return fd >= 0;
 }
 
-/* As far as this process may: the proxy makes do with what there is. */
-static void raise_descriptor_limit(rlim_t wanted)
-{
-	struct rlimit limit;
-	getrlimit(RLIMIT_NOFILE, &limit);
-	if (limit.rlim_cur >= wanted)
-		return;
-	rlim_t most = limit.rlim_max < wanted ? wanted : limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &(struct rlimit){wanted, most}))
-		setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit.rlim_max < wanted ? limit.rlim_max : wanted, limit.rlim_max});
-}
-
-static bool has_ipv6(void)
-{
-	return access("/proc/net/if_inet6", F_OK) == 0;
-}
-
 int main(int argc, char **argv)
 {
+	static struct admission admission;
+	static struct answer_tos answers;
+	static struct log log;
 	struct options options;
-	struct listeners listeners = {-1, -1};
-	FILE *out = NULL;
 	char error[256];
 	switch (options_parse(argc, argv, &options, error, sizeof(error))) {
 	case PARSED_SHOWN:
@@ -70,19 +42,20 @@ int main(int argc, char **argv)
 	case PARSED_RUN:
 		break;
 	}
-	if (!open_log(options.log_file, &out) || !initial_window_set(&options) || !server_leg_works(&options))
+	if (!log_open(&log, options.log_file, options.user) || !initial_window_set(&options) || !server_leg_works(&options) ||
+	    !admission_open(&admission, &options))
 		return EXIT_FAILED;
-	listeners.v4 = leg_listen(AF_INET, options.port, &options.legs[CLIENT]);
-	if (listeners.v4 < 0)
-		return EXIT_FAILED;
-	if (has_ipv6() && (listeners.v6 = leg_listen(AF_INET6, options.port, &options.legs[CLIENT])) < 0)
+	answer_tos_open(&answers);
+	descriptors_raise_limit(options.max_connections);
+	if (!privileges_drop(options.user))
 		return EXIT_FAILED;
 	if (options.daemon && daemon(0, 0)) {
 		fprintf(stderr, "satpep: going to the background: %s\n", strerror(errno));
 		return EXIT_FAILED;
 	}
-	raise_descriptor_limit((rlim_t)proxy_descriptors(&options));
-	if (!privileges_drop(options.user))
-		return EXIT_FAILED;
-	return proxy_run(&options, &listeners, out);
+	int exit_code = proxy_run(&options, &admission, &answers, &log);
+	admission_close(&admission);
+	answer_tos_close(&answers);
+	log_close(&log);
+	return exit_code;
 }

@@ -27,17 +27,20 @@ static const char help[] =
 	"      nodelay=0|1          send small segments at once (TCP_NODELAY)\n"
 	"      quickack=0|1         acknowledge every segment at once (TCP_QUICKACK)\n"
 	"      fastopen=0|1         data in the first packet (RFC 7413)\n"
+	"      keepalive=SECONDS    ask an end that is silent for so long whether it is there (600; 0: never)\n"
 	"Both legs at once, in order with the above, with the letters of pepsal:\n"
 	"  -C CC  -m MSS  -n (nodelay)  -q (quickack)  -f (fastopen)\n"
 	"\n"
 	"  -p, --port PORT             where the TPROXY rule sends connections to (5000)\n"
-	"  -c, --conns N               connections at a time (2112); more wait in the listener's queue\n"
+	"  -c, --conns N               connections at a time (2112); more pass by, unsplit\n"
+	"      --per-client N          connections at a time of one client's address (0: all); likewise\n"
 	"  -t, --plifetime S           connections without a byte for so long are reset (18000)\n"
 	"      --connect-timeout S     time that a server has to answer (30)\n"
 	"      --pipe BYTES            most that waits between the legs, per direction (262144)\n"
-	"  -l, --logfile FILE          statistics, a JSON object a line; - is the standard output\n"
+	"      --drain S               time that connections have to end after SIGTERM (30); new ones pass by\n"
+	"  -l, --logfile FILE          statistics, a JSON object a line; - is the standard output; SIGHUP reopens it\n"
 	"  -g, --totals-interval S     totals go there this often as well (0: at the end, and upon SIGUSR1)\n"
-	"  -u, --user NAME             user to become once started (nobody); \"\" to stay\n"
+	"  -u, --user NAME             user to become once started (satpep); \"\" to stay\n"
 	"  -d, --daemon                go to the background when ready\n"
 	"  -v, --verbose               say what happens to every connection\n"
 	"  -h, --help  -V, --version\n"
@@ -61,6 +64,7 @@ static const struct numeric leg_keys[] = {
 	LEG("nodelay", 0, 1, nodelay, true),
 	LEG("quickack", 0, 1, quickack, true),
 	LEG("fastopen", 0, 1, fastopen, true),
+	LEG("keepalive", 0, 32767, keepalive_s, false),
 };
 
 enum { LEG_KEYS = sizeof(leg_keys) / sizeof(leg_keys[0]) };
@@ -121,7 +125,8 @@ static bool set_leg(struct leg_options *leg, const char *where, const char *key,
 			*(int *)place = (int)read;
 		return true;
 	}
-	return wrong(said, "%s %s: there is no such key; the keys are cc, mss, initcwnd, sndbuf, rcvbuf, nodelay, quickack, fastopen",
+	return wrong(said, "%s %s: there is no such key; the keys are cc, mss, initcwnd, sndbuf, rcvbuf, nodelay, quickack, fastopen, "
+		     "keepalive",
 		     where, key, 0, 0);
 }
 
@@ -160,13 +165,15 @@ static bool set_int(int *place, const char *what, const char *text, long least, 
 	return true;
 }
 
-enum { LONG_CLIENT = 256, LONG_SERVER, LONG_CONNECT_TIMEOUT, LONG_PIPE };
+enum { LONG_CLIENT = 256, LONG_SERVER, LONG_CONNECT_TIMEOUT, LONG_PIPE, LONG_PER_CLIENT, LONG_DRAIN };
 
 static const struct option long_options[] = {
 	{"client", required_argument, NULL, LONG_CLIENT},
 	{"server", required_argument, NULL, LONG_SERVER},
 	{"connect-timeout", required_argument, NULL, LONG_CONNECT_TIMEOUT},
 	{"pipe", required_argument, NULL, LONG_PIPE},
+	{"per-client", required_argument, NULL, LONG_PER_CLIENT},
+	{"drain", required_argument, NULL, LONG_DRAIN},
 	{"congestion-algo", required_argument, NULL, 'C'},
 	{"max-segment-size", required_argument, NULL, 'm'},
 	{"nodelay", no_argument, NULL, 'n'},
@@ -197,6 +204,10 @@ static bool set(struct options *options, int option, const char *value, const st
 		return set_int(&options->connect_timeout_s, "--connect-timeout", value, 1, 3600, said);
 	case LONG_PIPE:
 		return set_int(&options->pipe_bytes, "--pipe", value, 4096, 1 << 20, said);
+	case LONG_PER_CLIENT:
+		return set_int(&options->max_per_client, "--per-client", value, 0, 100000, said);
+	case LONG_DRAIN:
+		return set_int(&options->drain_s, "--drain", value, 0, 86400, said);
 	case 'C':
 		return set_legs(options, "-C", "cc", value, said);
 	case 'm':
@@ -243,8 +254,10 @@ enum parsed options_parse(int argc, char **argv, struct options *options, char *
 		.pipe_bytes = 256 << 10,
 		.connect_timeout_s = 30,
 		.lifetime_s = 5 * 3600,
-		.user = "nobody",
+		.drain_s = 30,
+		.user = "satpep",
 	};
+	options->legs[CLIENT].keepalive_s = options->legs[SERVER].keepalive_s = 600;
 	optind = 0;
 	opterr = 0;
 	for (int option; (option = getopt_long(argc, argv, "+:C:m:nqfp:c:t:l:g:u:dvhV", long_options, NULL)) != -1;) {

@@ -15,6 +15,7 @@ struct leg_options {
 	int initcwnd;
 	int sndbuf_bytes;
 	int rcvbuf_bytes;
+	int keepalive_s; /* 0: none */
 	bool nodelay;
 	bool quickack;
 	bool fastopen;
@@ -26,9 +27,11 @@ struct options {
 	struct leg_options legs[SIDES];
 	uint16_t port;
 	int max_connections;
+	int max_per_client; /* 0: as many as there may be in all */
 	int pipe_bytes;
 	int connect_timeout_s;
 	int lifetime_s;
+	int drain_s;
 	int totals_interval_s;
 	const char *log_file;
 	char user[USER_NAME_BYTES];

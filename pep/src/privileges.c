@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* /etc/passwd only: a static program cannot load other sources of users. */
-static bool find(const char *user, uid_t *uid, gid_t *gid)
+bool privileges_find(const char *user, uid_t *uid, gid_t *gid)
 {
 	FILE *file = fopen("/etc/passwd", "re");
 	struct passwd *entry = NULL;
@@ -32,10 +32,13 @@ static bool become(const char *user)
 {
 	uid_t uid;
 	gid_t gid;
-	if (!find(user, &uid, &gid)) {
-		fprintf(stderr, "satpep: -u %s: there is no such user in /etc/passwd; -u \"\" stays who it is\n", user);
+	if (!privileges_find(user, &uid, &gid)) {
+		fprintf(stderr, "satpep: -u %s: there is no such user in /etc/passwd. It is made by `make install` of satpep, or by"
+				" `useradd --system %s`; -u \"\" stays who it is\n", user, user);
 		return false;
 	}
+	if (uid == geteuid())
+		return true; /* systemd has done it */
 	if (prctl(PR_SET_KEEPCAPS, 1) || setgroups(0, NULL) || setgid(gid) || setuid(uid)) {
 		fprintf(stderr, "satpep: becoming user %s: %s\n", user, strerror(errno));
 		return false;

@@ -3,112 +3,115 @@
 #include "proxy.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "connection.h"
+#include "descriptors.h"
+#include "events.h"
 #include "statistics.h"
+#include "time_limits.h"
 
 enum {
 	EVENTS = 256,
 	ACCEPTS = 64,		/* in a row, before others have a turn */
-	OWN_DESCRIPTORS = 32,	/* listeners, epoll, signals, log, the standard ones */
-	RESET_LIMIT_S = 60,	/* for the last bytes before a reset */
 	ACCEPT_AGAIN_S = 1,	/* while the whole system has no descriptor left */
-};
-
-/* What a connection waits for, each with a limit and what it comes to when the limit has passed. */
-enum wait { WAIT_SERVER, WAIT_BYTES, WAIT_RESET, WAITS };
-
-struct waiting {
-	struct list list; /* the longest-waiting one first */
-	int limit_s;
-	const char *outcome;
 };
 
 struct proxy {
 	const struct options *options;
-	const struct listeners *listeners;
-	FILE *out;
+	struct admission *admission;
+	struct answer_tos *answers;
+	struct log *log;
 	int epoll, signals;
-	int most_connections;
-	bool accepting, stopping;
+	struct descriptors descriptors;
+	bool accepting, draining, stopping;
 	struct pipes pipes;
-	struct waiting waiting[WAITS];
+	struct time_limits limits;
 	struct list turn; /* connections with more to do than one turn allows */
 	struct list over; /* those to be freed when no event can name them any more */
 	struct totals totals;
-	time_t now_s, totals_due_s, accept_again_s; /* monotonic; 0: never */
+	time_t now_s, totals_due_s, accept_again_s, drained_s; /* monotonic; 0: never */
 };
 
-/* An event names a leg, or one of these. */
-static char a_listener, a_signal, a_reader;
-
-static bool watch(const struct proxy *proxy, int fd, uint32_t events, void *what)
-{
-	struct epoll_event event = {.events = events, .data.ptr = what};
-	return !epoll_ctl(proxy->epoll, EPOLL_CTL_ADD, fd, &event);
-}
-
-static bool watch_leg(const struct proxy *proxy, struct leg *leg)
-{
-	return watch(proxy, leg->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, leg);
-}
+/* An event names a leg, the descriptor of a listening socket where the admission has it, or one of these. */
+static char a_signal, a_reader;
 
 static void set_accepting(struct proxy *proxy, bool accepting)
 {
-	const int fds[] = {proxy->listeners->v4, proxy->listeners->v6};
-	struct epoll_event event = {.events = accepting ? EPOLLIN : 0, .data.ptr = &a_listener};
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			epoll_ctl(proxy->epoll, EPOLL_CTL_MOD, fds[i], &event);
+	for (int i = 0; i < FAMILIES; i++) {
+		struct listener *listener = &proxy->admission->listeners[i];
+		if (listener->takes < 0)
+			continue;
+		events_pause(proxy->epoll, listener->takes, &listener->takes, !accepting);
+		events_pause(proxy->epoll, listener->passes_by, &listener->passes_by, !accepting);
+	}
 	proxy->accepting = accepting;
 	proxy->accept_again_s = 0;
 }
 
+static void set_full(struct proxy *proxy, bool full)
+{
+	if (proxy->admission->full == full)
+		return;
+	admission_set_full(proxy->admission, full);
+	statistics_admission(proxy->log, full, proxy->totals.open);
+}
+
+/* On the standard error, unless whoever reads it has stalled. */
 static void say(const struct proxy *proxy, const union address *client, const union address *server, const char *what)
 {
 	char from[ADDRESS_TEXT_BYTES], to[ADDRESS_TEXT_BYTES];
-	if (proxy->options->verbose)
+	struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
+	if (proxy->options->verbose && poll(&reader, 1, 0) == 1)
 		fprintf(stderr, "satpep: %s to %s: %s\n", address_text(client, from), address_text(server, to), what);
 }
 
 static void record(const struct proxy *proxy, const struct connection *connection, const char *event)
 {
 	say(proxy, &connection->ends[CLIENT], &connection->ends[SERVER], connection->outcome ? connection->outcome : event);
-	if (proxy->out)
-		statistics_connection(proxy->out, event, connection);
+	statistics_connection(proxy->log, event, connection);
+}
+
+static void add_bytes(struct totals *totals, const struct connection *connection)
+{
+	for (int side = 0; side < SIDES; side++) {
+		totals->bytes[side] += connection->relays[side].bytes;
+		totals->copied_bytes += connection->relays[side].copied_bytes;
+	}
+}
+
+/* Counts a connection more (1) or less (-1). It is counted before its server hears of it: the next client's SYN meets the limit. */
+static void take_in(struct proxy *proxy, const union address *client, int change)
+{
+	proxy->totals.open += change;
+	if (proxy->totals.open > proxy->totals.most_open)
+		proxy->totals.most_open = proxy->totals.open;
+	admission_count(proxy->admission, client, change);
+	if (proxy->totals.open >= proxy->descriptors.connections)
+		set_full(proxy, true);
+	else if (proxy->totals.open < proxy->descriptors.connections - proxy->descriptors.connections / 16 && !proxy->draining)
+		set_full(proxy, false); /* not with every single end: it takes a few microseconds */
 }
 
 static void finish(struct proxy *proxy, struct connection *connection)
 {
 	record(proxy, connection, "ended");
 	proxy->totals.ended++;
-	proxy->totals.open--;
-	for (int side = 0; side < SIDES; side++)
-		proxy->totals.bytes[side] += connection->relays[side].bytes;
+	add_bytes(&proxy->totals, connection);
+	take_in(proxy, &connection->ends[CLIENT], -1);
 	list_remove(&connection->wait);
 	list_move_last(&proxy->over, &connection->turn);
-	if (!proxy->accepting && !proxy->stopping)
+	if (proxy->draining)
+		proxy->stopping |= proxy->totals.open == 0;
+	else if (!proxy->accepting && !proxy->stopping)
 		set_accepting(proxy, true);
-}
-
-static void wait_for(struct proxy *proxy, struct connection *connection)
-{
-	static const enum wait of[] = {
-		[CONNECTING] = WAIT_SERVER, [RELAYING] = WAIT_BYTES, [CLOSING] = WAIT_BYTES, [RESETTING] = WAIT_RESET};
-	enum wait wait = of[connection->state];
-	if (!list_empty(&connection->wait) && connection->waits_for == (int)wait && wait != WAIT_BYTES)
-		return; /* an event that changes nothing gives no more time */
-	connection->waits_for = wait;
-	connection->since_s = proxy->now_s;
-	list_move_last(&proxy->waiting[wait].list, &connection->wait);
 }
 
 static void advance(struct proxy *proxy, struct connection *connection)
@@ -116,7 +119,7 @@ static void advance(struct proxy *proxy, struct connection *connection)
 	if (connection->state == OVER)
 		return;
 	bool was_connecting = connection->state == CONNECTING;
-	bool more = connection_advance(connection, &(struct relaying){proxy->options, &proxy->pipes});
+	bool more = connection_advance(connection, &(struct relaying){proxy->options, &proxy->pipes, proxy->answers});
 	if (was_connecting && connection->state != CONNECTING && connection->state != OVER) {
 		proxy->totals.connected++;
 		record(proxy, connection, "connected");
@@ -125,7 +128,10 @@ static void advance(struct proxy *proxy, struct connection *connection)
 		finish(proxy, connection);
 		return;
 	}
-	wait_for(proxy, connection);
+	time_limits_start(&proxy->limits, connection, proxy->now_s);
+	for (enum side side = CLIENT; side < SIDES; side++)
+		if (connection_wants_to_write(connection, side))
+			events_watch_write(proxy->epoll, &connection->legs[side], true);
 	if (more)
 		list_move_last(&proxy->turn, &connection->turn);
 	else
@@ -147,33 +153,40 @@ static void open_connection(struct proxy *proxy, int fd, const union address *cl
 		leg_reset(&accepted);
 		return;
 	}
+	take_in(proxy, client, 1);
 	struct connection *connection = connection_open(proxy->totals.accepted + 1, fd, client, &server, proxy->options);
 	if (!connection) {
+		take_in(proxy, client, -1);
 		leg_reset(&accepted);
 		return;
 	}
 	proxy->totals.accepted++;
-	if (++proxy->totals.open > proxy->totals.most_open)
-		proxy->totals.most_open = proxy->totals.open;
 	struct leg *legs = connection->legs;
-	if (connection->state != OVER && !(watch_leg(proxy, &legs[CLIENT]) && watch_leg(proxy, &legs[SERVER])))
+	if (connection->state != OVER && !(events_watch_leg(proxy->epoll, &legs[CLIENT]) && events_watch_leg(proxy->epoll, &legs[SERVER])))
 		connection_end(connection, "no memory for its events");
 	if (connection->state == OVER)
 		finish(proxy, connection);
 	else
-		wait_for(proxy, connection);
+		time_limits_start(&proxy->limits, connection, proxy->now_s);
 }
 
-static void accept_some(struct proxy *proxy, int listener)
+/* What came to the proxy's port while it is full, without a rule; or, there being no descriptor left, at all: to be tried again. */
+static void turn_away(struct proxy *proxy, int fd)
+{
+	leg_reset(&(struct leg){.fd = fd});
+	proxy->totals.turned_away++;
+}
+
+static void accept_some(struct proxy *proxy, int listener, bool passes_by)
 {
 	for (int i = 0; i < ACCEPTS; i++) {
-		if (proxy->totals.open >= proxy->most_connections) {
-			set_accepting(proxy, false);
-			return;
-		}
 		union address client;
 		socklen_t bytes = sizeof(client);
 		int fd = accept4(listener, &client.any, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd >= 0 && (passes_by || proxy->totals.open >= proxy->descriptors.room)) {
+			turn_away(proxy, fd);
+			continue;
+		}
 		if (fd >= 0) {
 			open_connection(proxy, fd, &client);
 			continue;
@@ -188,16 +201,38 @@ static void accept_some(struct proxy *proxy, int listener)
 	}
 }
 
+/* Whether the event is that of a listening socket. */
+static bool take_listener(struct proxy *proxy, const void *what)
+{
+	for (int i = 0; i < FAMILIES; i++) {
+		const struct listener *listener = &proxy->admission->listeners[i];
+		if (what == &listener->takes || what == &listener->passes_by) {
+			accept_some(proxy, *(const int *)what, what == &listener->passes_by);
+			return true;
+		}
+	}
+	return false;
+}
+
 static void write_totals(struct proxy *proxy)
 {
-	if (!proxy->out)
-		return;
 	struct totals totals = proxy->totals;
 	for (int wait = 0; wait < WAITS; wait++)
-		for (struct list *node = proxy->waiting[wait].list.next; node != &proxy->waiting[wait].list; node = node->next)
-			for (int side = 0; side < SIDES; side++)
-				totals.bytes[side] += container_of(node, struct connection, wait)->relays[side].bytes;
-	statistics_totals(proxy->out, &totals);
+		for (struct list *all = &proxy->limits.waits[wait].connections, *node = all->next; node != all; node = node->next)
+			add_bytes(&totals, container_of(node, struct connection, wait));
+	statistics_totals(proxy->log, &totals);
+}
+
+/* No new connections; those that it has may end by themselves, for a while. */
+static void drain(struct proxy *proxy)
+{
+	if (proxy->draining || !proxy->options->drain_s || !proxy->totals.open) {
+		proxy->stopping = true;
+		return;
+	}
+	proxy->draining = true;
+	proxy->drained_s = proxy->now_s + proxy->options->drain_s;
+	set_full(proxy, true);
 }
 
 static void take_signals(struct proxy *proxy)
@@ -206,9 +241,30 @@ static void take_signals(struct proxy *proxy)
 	while (read(proxy->signals, &signal, sizeof(signal)) == sizeof(signal)) {
 		if (signal.ssi_signo == SIGUSR1)
 			write_totals(proxy);
+		else if (signal.ssi_signo == SIGHUP)
+			log_reopen(proxy->log);
+		else if (signal.ssi_signo == SIGTERM)
+			drain(proxy);
 		else
 			proxy->stopping = true;
 	}
+}
+
+/* An event of writing alone that nothing has waited for is not asked for again. */
+static void take_leg(struct proxy *proxy, struct leg *leg, uint32_t events)
+{
+	struct connection *connection = container_of(leg - leg->side, struct connection, legs[0]);
+	if (connection->state == OVER)
+		return;
+	if (events == EPOLLOUT && leg->writable && connection->state == RELAYING) {
+		events_watch_write(proxy->epoll, leg, false);
+		return;
+	}
+	events_take(leg, events);
+	if (!connection->bulk)
+		advance(proxy, connection);
+	else if (list_empty(&connection->turn))
+		list_move_last(&proxy->turn, &connection->turn);
 }
 
 static void take(struct proxy *proxy, const struct epoll_event *event)
@@ -216,47 +272,34 @@ static void take(struct proxy *proxy, const struct epoll_event *event)
 	if (event->data.ptr == &a_signal) {
 		take_signals(proxy);
 	} else if (event->data.ptr == &a_reader) {
-		proxy->stopping = true; /* whoever has started it is gone */
-	} else if (event->data.ptr == &a_listener) {
-		for (int i = 0; i < 2 && proxy->accepting; i++)
-			if ((i ? proxy->listeners->v6 : proxy->listeners->v4) >= 0)
-				accept_some(proxy, i ? proxy->listeners->v6 : proxy->listeners->v4);
-	} else {
-		struct leg *leg = event->data.ptr;
-		leg->readable |= !!(event->events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR));
-		leg->writable |= !!(event->events & (EPOLLOUT | EPOLLHUP | EPOLLERR));
-		leg->failed |= !!(event->events & EPOLLERR);
-		advance(proxy, container_of(leg - leg->side, struct connection, legs[0]));
+		proxy->log->blocked = false;
+		proxy->stopping |= !!(event->events & EPOLLERR); /* whoever has started it is gone */
+	} else if (!take_listener(proxy, event->data.ptr)) {
+		take_leg(proxy, event->data.ptr, event->events);
 	}
 }
 
-static void take_turns(struct proxy *proxy)
+/* One of those that move much has its turn, then events are looked for again: others do not wait for all of them. */
+static void take_a_turn(struct proxy *proxy)
 {
-	struct list now;
-	list_init(&now);
-	while (!list_empty(&proxy->turn))
-		list_move_last(&now, proxy->turn.next);
-	while (!list_empty(&now)) {
-		struct connection *connection = container_of(now.next, struct connection, turn);
-		list_remove(&connection->turn);
-		advance(proxy, connection);
-	}
+	if (list_empty(&proxy->turn))
+		return;
+	struct connection *connection = container_of(proxy->turn.next, struct connection, turn);
+	list_remove(&connection->turn);
+	advance(proxy, connection);
 }
 
 static void take_time(struct proxy *proxy)
 {
-	for (int wait = 0; wait < WAITS; wait++) {
-		struct waiting *waiting = &proxy->waiting[wait];
-		while (!list_empty(&waiting->list)) {
-			struct connection *longest = container_of(waiting->list.next, struct connection, wait);
-			if (longest->since_s + waiting->limit_s > proxy->now_s)
-				break;
-			connection_end(longest, waiting->outcome);
-			finish(proxy, longest);
-		}
+	const char *outcome;
+	for (struct connection *passed; (passed = time_limits_passed(&proxy->limits, proxy->now_s, &outcome));) {
+		connection_end(passed, outcome);
+		finish(proxy, passed);
 	}
 	if (proxy->accept_again_s && proxy->accept_again_s <= proxy->now_s)
 		set_accepting(proxy, true);
+	if (proxy->drained_s && proxy->drained_s <= proxy->now_s)
+		proxy->stopping = true;
 	if (proxy->totals_due_s && proxy->totals_due_s <= proxy->now_s) {
 		write_totals(proxy);
 		proxy->totals_due_s = proxy->now_s + proxy->options->totals_interval_s;
@@ -275,12 +318,10 @@ static int idle_ms(const struct proxy *proxy)
 	time_t due_s = 0;
 	if (!list_empty(&proxy->turn))
 		return 0;
-	for (int wait = 0; wait < WAITS; wait++)
-		if (!list_empty(&proxy->waiting[wait].list))
-			earlier(&due_s, container_of(proxy->waiting[wait].list.next, struct connection, wait)->since_s +
-						proxy->waiting[wait].limit_s);
+	earlier(&due_s, time_limits_next_s(&proxy->limits));
 	earlier(&due_s, proxy->accept_again_s);
 	earlier(&due_s, proxy->totals_due_s);
+	earlier(&due_s, proxy->drained_s);
 	if (!due_s)
 		return -1;
 	time_t wait_s = due_s - proxy->now_s;
@@ -308,45 +349,22 @@ static void loop(struct proxy *proxy)
 		proxy->now_s = monotonic_s();
 		for (int i = 0; i < count; i++)
 			take(proxy, &events[i]);
-		take_turns(proxy);
+		take_a_turn(proxy);
 		take_time(proxy);
 		free_over(proxy);
+		log_flush(proxy->log);
 	}
 }
 
 static void stop(struct proxy *proxy)
 {
-	for (int wait = 0; wait < WAITS; wait++) {
-		while (!list_empty(&proxy->waiting[wait].list)) {
-			struct connection *open = container_of(proxy->waiting[wait].list.next, struct connection, wait);
-			connection_end(open, "stopped");
-			finish(proxy, open);
-		}
+	for (struct connection *open; (open = time_limits_any(&proxy->limits));) {
+		connection_end(open, "stopped");
+		finish(proxy, open);
 	}
 	free_over(proxy);
+	log_wait(proxy->log); /* so that the totals have room */
 	write_totals(proxy);
-}
-
-int proxy_descriptors(const struct options *options)
-{
-	return OWN_DESCRIPTORS + 6 * options->max_connections; /* two sockets and two pipes each */
-}
-
-/* Sockets first; what is left is for pipes. */
-static bool share_descriptors(struct proxy *proxy)
-{
-	struct rlimit limit;
-	getrlimit(RLIMIT_NOFILE, &limit);
-	int wanted = proxy_descriptors(proxy->options);
-	int left = (limit.rlim_cur < (rlim_t)wanted ? (int)limit.rlim_cur : wanted) - OWN_DESCRIPTORS;
-	proxy->most_connections = proxy->options->max_connections;
-	if (left < 2 * proxy->most_connections) {
-		proxy->most_connections = left < 2 ? 1 : left / 2;
-		fprintf(stderr, "satpep: %d connections at a time instead of %d: this process may have %d descriptors only\n",
-			proxy->most_connections, proxy->options->max_connections, (int)limit.rlim_cur);
-	}
-	left -= 2 * proxy->most_connections;
-	return pipes_init(&proxy->pipes, left > 0 ? left / 2 : 0, proxy->options->pipe_bytes);
 }
 
 static bool start(struct proxy *proxy)
@@ -356,47 +374,45 @@ static bool start(struct proxy *proxy)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGUSR1);
+	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN); /* splice has no MSG_NOSIGNAL */
 	proxy->epoll = epoll_create1(EPOLL_CLOEXEC);
 	proxy->signals = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-	if (proxy->epoll < 0 || proxy->signals < 0 || !watch(proxy, proxy->signals, EPOLLIN, &a_signal))
+	if (proxy->epoll < 0 || proxy->signals < 0 || !events_watch(proxy->epoll, proxy->signals, EPOLLIN, &a_signal))
 		return false;
-	if (proxy->out)
-		watch(proxy, fileno(proxy->out), 0, &a_reader); /* a pipe without a reader is an error; a file cannot be watched */
-	const int fds[] = {proxy->listeners->v4, proxy->listeners->v6};
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0 && !watch(proxy, fds[i], EPOLLIN, &a_listener))
+	if (proxy->log->fd == STDOUT_FILENO) /* a pipe without a reader is an error; a file cannot be watched */
+		events_watch(proxy->epoll, proxy->log->fd, EPOLLOUT | EPOLLET, &a_reader);
+	for (int i = 0; i < FAMILIES; i++) {
+		struct listener *listener = &proxy->admission->listeners[i];
+		if (listener->takes >= 0 && !(events_watch(proxy->epoll, listener->takes, EPOLLIN, &listener->takes) &&
+					      events_watch(proxy->epoll, listener->passes_by, EPOLLIN, &listener->passes_by)))
 			return false;
+	}
 	return true;
 }
 
-int proxy_run(const struct options *options, const struct listeners *listeners, FILE *out)
+int proxy_run(const struct options *options, struct admission *admission, struct answer_tos *answers, struct log *log)
 {
 	struct proxy proxy = {
 		.options = options,
-		.listeners = listeners,
-		.out = out,
+		.admission = admission,
+		.answers = answers,
+		.log = log,
 		.accepting = true,
-		.waiting = {
-			[WAIT_SERVER] = {.limit_s = options->connect_timeout_s, .outcome = "timed out"},
-			[WAIT_BYTES] = {.limit_s = options->lifetime_s, .outcome = "idle"},
-			[WAIT_RESET] = {.limit_s = RESET_LIMIT_S, .outcome = "reset"},
-		},
+		.descriptors = descriptors_share(options->max_connections),
 		.now_s = monotonic_s(),
 	};
 	list_init(&proxy.turn);
 	list_init(&proxy.over);
-	for (int wait = 0; wait < WAITS; wait++)
-		list_init(&proxy.waiting[wait].list);
+	time_limits_init(&proxy.limits, options);
 	if (options->totals_interval_s)
 		proxy.totals_due_s = proxy.now_s + options->totals_interval_s;
-	if (!share_descriptors(&proxy) || !start(&proxy)) {
+	if (!pipes_init(&proxy.pipes, proxy.descriptors.pipes, options->pipe_bytes) || !start(&proxy)) {
 		fprintf(stderr, "satpep: starting: %s\n", strerror(errno));
 		return 1;
 	}
-	if (out)
-		statistics_ready(out, options->port);
+	statistics_ready(log, options->port);
 	loop(&proxy);
 	stop(&proxy);
 	pipes_free(&proxy.pipes);

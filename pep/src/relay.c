@@ -4,11 +4,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { TURNS = 16, COPY_BYTES = 64 << 10 };
+enum { TURN_BYTES = 256 << 10, COPY_BYTES = 64 << 10 };
+
+static void close_both(int pipe[2])
+{
+	close(pipe[0]);
+	close(pipe[1]);
+	pipe[0] = pipe[1] = -1;
+}
 
 bool pipes_init(struct pipes *pipes, int most, int bytes)
 {
@@ -19,10 +28,8 @@ bool pipes_init(struct pipes *pipes, int most, int bytes)
 
 void pipes_free(struct pipes *pipes)
 {
-	while (pipes->spares--) {
-		close(pipes->spare[pipes->spares][0]);
-		close(pipes->spare[pipes->spares][1]);
-	}
+	while (pipes->spares--)
+		close_both(pipes->spare[pipes->spares]);
 	free(pipes->spare);
 }
 
@@ -34,11 +41,17 @@ static bool lend(struct pipes *pipes, struct relay *relay)
 		relay->pipe[1] = pipes->spare[pipes->spares][1];
 		return true;
 	}
-	if (pipes->made == pipes->most || pipe2(relay->pipe, O_NONBLOCK | O_CLOEXEC)) {
+	if (pipes->made >= pipes->most || pipe2(relay->pipe, O_NONBLOCK | O_CLOEXEC)) {
 		relay->pipe[0] = relay->pipe[1] = -1;
 		return false;
 	}
-	fcntl(relay->pipe[1], F_SETPIPE_SZ, pipes->bytes); /* refused when the user has many: a small one works as well */
+	if (fcntl(relay->pipe[1], F_SETPIPE_SZ, pipes->bytes) < 0) {
+		fprintf(stderr, "satpep: a pipe of %d bytes: %s; no more than %d pipes, the rest is copied (fs.pipe-user-pages-soft)\n",
+			pipes->bytes, strerror(errno), pipes->made);
+		close_both(relay->pipe);
+		pipes->most = pipes->made; /* a small one would be slower than a copy */
+		return false;
+	}
 	pipes->made++;
 	return true;
 }
@@ -48,8 +61,7 @@ static void take_back(struct pipes *pipes, struct relay *relay)
 	if (relay->pipe[0] < 0)
 		return;
 	if (relay->held_bytes) {
-		close(relay->pipe[0]);
-		close(relay->pipe[1]);
+		close_both(relay->pipe);
 		pipes->made--;
 	} else {
 		pipes->spare[pipes->spares][0] = relay->pipe[0];
@@ -75,10 +87,28 @@ static bool would_block(void)
 	return errno == EAGAIN || errno == EINPROGRESS; /* the latter: a fast open on its way */
 }
 
-static enum relayed broken(struct relay *relay)
+static enum relayed from_failed(struct relay *relay)
 {
 	relay->broken = true;
+	relay->error = errno;
 	return RELAY_FROM_FAILED;
+}
+
+static enum relayed to_failed(struct relay *relay)
+{
+	relay->error = errno;
+	return RELAY_TO_FAILED;
+}
+
+/* Nothing more comes: a FIN, or a reset whose error was taken before. */
+static enum relayed end_of(struct relay *relay, const struct leg *from)
+{
+	if (from->failed) {
+		errno = ECONNRESET;
+		return from_failed(relay);
+	}
+	relay->ended = true;
+	return RELAY_WAITS;
 }
 
 /* From the socket into the pipe. */
@@ -87,61 +117,76 @@ static enum relayed fill(struct relay *relay, int pipe_bytes, struct leg *from)
 	ssize_t moved = splice(from->fd, NULL, relay->pipe[1], NULL, (size_t)pipe_bytes, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 	if (moved > 0)
 		relay->held_bytes += (int)moved;
+	else if (moved < 0 && !would_block())
+		return from_failed(relay);
+	else if ((moved == 0 || from->urgent) && leg_is_at_urgent_byte(from))
+		from->urgent = true; /* splice does not go past it, and calls it the end if a FIN follows */
 	else if (moved == 0)
-		relay->ended = true;
-	else if (!would_block())
-		return broken(relay);
+		return end_of(relay, from);
 	else if (!relay->held_bytes) /* or the pipe may be full */
-		from->readable = false;
-	return moved > 0 ? RELAY_GOES_ON : RELAY_WAITS;
+		from->readable = from->urgent = false;
+	return moved > 0 || (from->urgent && !relay->held_bytes) ? RELAY_GOES_ON : RELAY_WAITS;
+}
+
+static enum relayed passed_on(struct relay *relay, ssize_t moved, struct leg *to)
+{
+	if (moved > 0) {
+		relay->bytes += (uint64_t)moved;
+		return RELAY_GOES_ON;
+	}
+	if (moved < 0 && !would_block())
+		return to_failed(relay);
+	to->writable = false;
+	return RELAY_WAITS;
 }
 
 /* From the pipe into the socket. */
 static enum relayed drain(struct relay *relay, struct leg *to)
 {
 	ssize_t moved = splice(relay->pipe[0], NULL, to->fd, NULL, (size_t)relay->held_bytes, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-	if (moved > 0) {
+	if (moved > 0)
 		relay->held_bytes -= (int)moved;
-		relay->bytes += (uint64_t)moved;
-		return RELAY_GOES_ON;
-	}
-	if (moved < 0 && !would_block())
-		return RELAY_TO_FAILED;
-	to->writable = false;
-	return RELAY_WAITS;
+	return passed_on(relay, moved, to);
 }
 
-/* From socket to socket when there is no pipe to be had: only what the receiver takes leaves the sender's queue. */
-static enum relayed copy(struct relay *relay, struct leg *from, struct leg *to)
+/* From socket to socket: only what the receiver takes leaves the sender's queue. */
+static enum relayed copy(struct relay *relay, struct leg *from, struct leg *to, size_t most_bytes, int flags)
 {
 	static char buffer[COPY_BYTES];
-	ssize_t seen = recv(from->fd, buffer, sizeof(buffer), MSG_PEEK);
+	ssize_t seen = recv(from->fd, buffer, most_bytes, MSG_PEEK);
 	if (seen == 0)
-		relay->ended = true;
-	else if (seen < 0 && !would_block())
-		return broken(relay);
-	else if (seen < 0)
+		return end_of(relay, from);
+	if (seen < 0 && !would_block())
+		return from_failed(relay);
+	if (seen < 0) {
 		from->readable = false;
-	if (seen <= 0)
-		return RELAY_WAITS;
-	ssize_t sent = send(to->fd, buffer, (size_t)seen, MSG_NOSIGNAL);
-	if (sent < 0 && !would_block())
-		return RELAY_TO_FAILED;
-	if (sent <= 0) {
-		to->writable = false;
 		return RELAY_WAITS;
 	}
-	relay->bytes += (uint64_t)sent;
-	recv(from->fd, buffer, (size_t)sent, 0);
-	return RELAY_GOES_ON;
+	ssize_t sent = send(to->fd, buffer, (size_t)seen, MSG_NOSIGNAL | flags);
+	if (sent > 0) {
+		relay->copied_bytes += (uint64_t)sent;
+		recv(from->fd, buffer, (size_t)sent, 0);
+	}
+	return passed_on(relay, sent, to);
+}
+
+/* A byte that is marked as urgent (RFC 6093) goes on as such. The receiver's system keeps one mark, ours and the sender's too. */
+static enum relayed pass_urgent(struct relay *relay, struct leg *from, struct leg *to)
+{
+	enum relayed result = copy(relay, from, to, 1, MSG_OOB);
+	if (result == RELAY_GOES_ON)
+		from->urgent = false; /* the next one makes an event */
+	return result;
 }
 
 static enum relayed step(struct relay *relay, struct pipes *pipes, struct leg *from, struct leg *to)
 {
 	enum relayed filled = RELAY_WAITS, drained = RELAY_WAITS;
 	bool can_read = from->readable && !relay->ended && !relay->broken;
+	if (can_read && from->urgent && !relay->held_bytes && leg_is_at_urgent_byte(from))
+		return to->writable ? pass_urgent(relay, from, to) : RELAY_WAITS;
 	if (can_read && relay->pipe[0] < 0 && !lend(pipes, relay))
-		return to->writable ? copy(relay, from, to) : RELAY_WAITS;
+		return to->writable ? copy(relay, from, to, COPY_BYTES, 0) : RELAY_WAITS;
 	if (can_read && relay->held_bytes < pipes->bytes)
 		filled = fill(relay, pipes->bytes - relay->held_bytes, from);
 	if (relay->held_bytes && to->writable)
@@ -151,15 +196,17 @@ static enum relayed step(struct relay *relay, struct pipes *pipes, struct leg *f
 
 enum relayed relay_run(struct relay *relay, struct pipes *pipes, struct leg *from, struct leg *to)
 {
-	enum relayed result = RELAY_GOES_ON;
-	for (int turn = 0; turn < TURNS && result == RELAY_GOES_ON; turn++)
+	enum relayed result;
+	uint64_t before_bytes = relay->bytes;
+	do
 		result = step(relay, pipes, from, to);
+	while (result == RELAY_GOES_ON && relay->bytes - before_bytes < TURN_BYTES);
 	if (relay->held_bytes == 0)
 		take_back(pipes, relay);
 	if (relay->ended && !relay->held_bytes && !relay->closed && result != RELAY_TO_FAILED) {
 		relay->closed = true;
 		if (shutdown(to->fd, SHUT_WR) && errno != ENOTCONN)
-			return RELAY_TO_FAILED;
+			return to_failed(relay);
 	}
 	return result;
 }

@@ -21,6 +21,7 @@ static void check(const struct leg_options *leg)
 	assert(!leg->mss || (leg->mss >= 88 && leg->mss <= 32767));
 	assert(!leg->sndbuf_bytes || leg->sndbuf_bytes >= 4096);
 	assert(!leg->rcvbuf_bytes || leg->rcvbuf_bytes >= 4096);
+	assert(leg->keepalive_s >= 0 && leg->keepalive_s <= 32767);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -38,6 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		check(&options.legs[CLIENT]);
 		check(&options.legs[SERVER]);
 		assert(options.port && options.max_connections >= 1 && options.pipe_bytes >= 4096);
+		assert(options.max_per_client >= 0 && options.drain_s >= 0);
 		break;
 	case PARSED_WRONG:
 		assert(*error && memchr(error, '\0', sizeof(error)));
@@ -52,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 static const char *const words[] = {
 	"-C", "bbr", "--client", "--server", "cc=cubic", ",", "=", "mss=1460", "sndbuf=4M", "rcvbuf=16k", "nodelay=1", "quickack=0",
 	"fastopen=1", "-m", "88", "32767", "-n", "-q", "-f", "-p", "5000", "65535", "-c", "2112", "-t", "1", "-l", "-", "-g", "0",
-	"-u", "nobody", "-d", "-v", "--pipe", "1M", "--connect-timeout", "30", "--", "99999999999999999999", "-1", "k", "M", "\n", "\n",
+	"-u", "nobody", "-d", "-v", "--pipe", "1M", "--connect-timeout", "30",
+	"--per-client", "--drain", "keepalive=600", "--", "99999999999999999999", "-1", "k", "M", "\n", "\n",
 };
 
 /* A few of the words in a row, with some bytes changed. */

@@ -71,13 +71,26 @@ class Lab:
         for host in HOSTS:
             with self.inside(host):
                 self._configure(host)
+        until(self._is_up, "the links")
+
+    def _is_up(self) -> bool:
+        """The kernel takes note of a link's carrier a little later, and gives it its IPv6 routes then."""
+        with self.inside("pep"):
+            local, routes = self.run("ip", "-6", "route", "show", "table", "local"), self.run("ip", "route")
+            return local.count("local fe80::") == 2 and local.count("local fd0") == 2 and "linkdown" not in routes
 
     def _make(self) -> int:
         assert libc.unshare(CLONE_NEWNET) == 0, "network namespaces need root, or unshare -rn"
         try:
+            Path("/proc/sys/net/ipv6/conf/default/accept_dad").write_text("0")  # a link's own address is good at once
             return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         finally:
             setns(self.home)
+
+    def more(self, host: str) -> str:
+        """One more host, with nothing in it yet. The path of its network namespace."""
+        self.namespaces[host] = self._make()
+        return f"/proc/{os.getpid()}/fd/{self.namespaces[host]}"
 
     def _configure(self, host: str) -> None:
         lines = ["link set lo up"]
@@ -97,11 +110,13 @@ class Lab:
 
     @contextmanager
     def inside(self, host: str) -> Iterator[None]:
+        outside = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         setns(self.namespaces[host])
         try:
             yield
         finally:
-            setns(self.home)
+            setns(outside)
+            os.close(outside)
 
     def new_socket(self, host: str, family: int = 4) -> socket.socket:
         with self.inside(host):
@@ -183,8 +198,8 @@ class Satpep:
         return until(lambda: self.events("totals")[before:], "totals")[0]  # type: ignore[no-any-return]
 
     def stop(self) -> tuple[int, str]:
-        """Exit code and what it said on stderr: under ASan, leaks would be there."""
-        self.process.terminate()
+        """At once. Exit code and what it said on stderr: under ASan, leaks would be there."""
+        self.process.send_signal(signal.SIGINT)
         _, said = self.process.communicate(timeout=60)
         with self.lab.inside("pep"):
             pep.remove_rules(pep.parse(["A", "run"]))

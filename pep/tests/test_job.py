@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,11 @@ from typing import Any
 import pytest
 from lab import ROOT, Lab, until
 
+import pep
+from openbach_run.engine.debian import ensure_tools
+
 JOB = ROOT / "jobs/pep/files/pep.py"
+SYSTEM = ROOT / "pep/system"
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -129,3 +134,38 @@ def test_what_cannot_work_is_an_error_and_leaves_nothing(lab: Lab, start: Start,
     assert exit_code != 0
     assert said in printed
     assert state(lab) == before
+
+
+def test_the_rules_that_are_installed_are_those_of_the_job(lab: Lab) -> None:
+    """pep/system: what satpep.service sets and takes back."""
+    before = state(lab)
+    arguments = pep.parse(["A", "run"])
+    with lab.inside("pep"):
+        pep.put_rules(arguments, [])
+    of_job = state(lab)
+    with lab.inside("pep"):
+        pep.remove_rules(arguments)
+        for _ in range(2):  # also what an earlier start has left
+            lab.run("nft", "-f", str(SYSTEM / "satpep.nft"))
+            lab.run(str(SYSTEM / "routes"), "add")
+    assert state(lab) == of_job
+    with lab.inside("pep"):
+        lab.run("nft", "delete", "table", "inet", "satpep")
+        lab.run(str(SYSTEM / "routes"), "del")
+    assert state(lab) == before
+
+
+def test_the_manual_page_shows_the_rules_that_are_installed() -> None:
+    rules = (SYSTEM / "satpep.nft").read_text().partition("delete table inet satpep\n")[2]
+    assert rules in (ROOT / "pep/satpep.8").read_text()
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    ensure_tools({"systemd-analyze": "systemd", "make": "make", "gcc": "gcc"})
+    install = ["make", "-s", "-C", str(ROOT / "pep"), f"OUT={tmp_path}", f"DESTDIR={tmp_path}", "PREFIX=/usr", "install"]
+    subprocess.run(install, check=True)
+    unit = tmp_path / "usr/lib/systemd/system/satpep.service"
+    unit.write_text(re.sub("/usr/(sbin|share)/satpep", rf"{tmp_path}\g<0>", unit.read_text()))
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], check=False, capture_output=True, text=True)
+    assert [line for line in done.stderr.splitlines() if "satpep" in line] == []
+    assert done.returncode == 0

@@ -8,9 +8,12 @@ import os
 import random
 import re
 import select
+import shutil
+import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +22,8 @@ import pytest
 from conftest import StartSatpep
 from lab import CLIENT, ROOT, SERVER, Lab, until
 from soak import soak
+
+import pep
 
 MEGABYTE = 1_000_000
 RST_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -231,36 +236,66 @@ def test_many_connections_leave_no_descriptor_and_no_memory(lab: Lab, satpep: St
     assert running.descriptors() - before <= 4  # pipes that were kept
 
 
-def test_beyond_its_limit_connections_wait_for_their_turn(lab: Lab, satpep: StartSatpep) -> None:
+def test_beyond_its_limit_connections_pass_by(lab: Lab, satpep: StartSatpep) -> None:
+    """They are unsplit, none that it has is hurt, and when there is room again it takes new ones; the ones that passed stay."""
     running = satpep("-c", "10")
     listener = lab.listen()
-    first = [lab.pair(listener) for _ in range(10)]
-    waiting = lab.connect()
-    waiting.sendall(b"let me in")
-    assert not select.select([listener], [], [], 0.3)[0]
-    first[0][0].close()
-    first[0][1].close()
-    served, _ = listener.accept()
-    assert served.recv(100) == b"let me in"
-    assert running.totals()["most_open"] == 10
+    pairs = [lab.pair(listener) for _ in range(15)]
+    assert running.totals()["open"] == 10
+    assert running.events("full")[0]["open"] == 10
+    for client, server in pairs[:10]:
+        client.close()
+        server.close()
+    running.ended(10)
+    pairs[:10] = [lab.pair(listener)]
+    for client, server in pairs:
+        client.sendall(b"question")
+        assert server.recv(8) == b"question"
+        server.sendall(b"answer")
+        assert client.recv(6) == b"answer"
+    totals = running.totals()
+    assert (totals["open"], totals["most_open"], totals["bytes_to_server"]) == (1, 10, 8)
+    assert running.events("room")
 
 
-def test_with_few_descriptors_it_serves_fewer_and_without_pipes(lab: Lab, satpep: StartSatpep) -> None:
-    """32 descriptors of its own and two for each of 10 connections: none is left for a pipe."""
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_client_with_all_its_connections_leaves_the_others_theirs(lab: Lab, satpep: StartSatpep, family: int) -> None:
+    running = satpep("--per-client", "3")
+    listener = lab.listen(family)
+    pairs = [lab.pair(listener, family) for _ in range(5)]
+    assert running.totals()["open"] == 3
+    other = {4: "10.1.0.3", 6: "fd01::3"}[family]
+    with lab.inside("client"):
+        address = [f"{other}/24"] if family == 4 else [f"{other}/64", "nodad"]
+        lab.run("ip", "address", "add", "dev", "to_pep", *address)
+    client = lab.new_socket("client", family)
+    client.bind((other, 0))
+    client.connect((SERVER[family], 80))
+    assert listener.accept()[1][0] == other
+    assert running.totals()["open"] == 4
+    for ends in pairs[0]:
+        ends.close()
+    running.ended()
+    pairs.append(lab.pair(listener, family))
+    assert running.totals()["open"] == 4
+
+
+def test_with_few_descriptors_it_serves_fewer_and_copies(lab: Lab, satpep: StartSatpep) -> None:
+    """32 descriptors of its own and ten pairs: eight connections, a pipe, and one that comes late."""
     running = satpep("-c", "500", descriptors=52)
     listener = lab.listen()
     data = os.urandom(MEGABYTE)
-    pairs = [lab.pair(listener) for _ in range(10)]
+    pairs = [lab.pair(listener) for _ in range(8)]
     with ThreadPoolExecutor(20) as threads:
         for seed, (client, server) in enumerate(pairs):
             threads.submit(send_all, client, data, seed)
             threads.submit(server.shutdown, socket.SHUT_WR)
         received = [threads.submit(receive_all, server) for _, server in pairs]
     assert all(one.result() == data for one in received)
-    running.ended(10)
+    running.ended(8)
     exit_code, said = running.stop()
     assert exit_code == 0
-    assert "10 connections at a time instead of 500" in said
+    assert "8 connections at a time instead of 500" in said
 
 
 def test_a_syn_flood_takes_no_connection_from_others(lab: Lab, satpep: StartSatpep) -> None:
@@ -349,6 +384,35 @@ def test_it_keeps_two_capabilities_and_no_root(lab: Lab, satpep: StartSatpep) ->
     client, server = lab.pair(lab.listen())
     client.sendall(b"works")
     assert server.recv(5) == b"works"
+
+
+def test_it_starts_without_root_with_the_capabilities_that_systemd_gives(
+    lab: Lab, program: Path, tmp_path: Path
+) -> None:
+    """As pep/system/satpep.service has it; another user than satpep, who may not exist here."""
+    unit = (ROOT / "pep/system/satpep.service").read_text()
+    names = re.search("^AmbientCapabilities=(.*)$", unit, re.MULTILINE)
+    assert names
+    capabilities = ",".join(f"+{name.lower().removeprefix('cap_')}" for name in names[1].split())
+    as_daemon = ["setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups", "--no-new-privs"]
+    given = [f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}", f"--bounding-set=-all,{capabilities}"]
+    reachable = Path(tempfile.mkdtemp(dir="/tmp")) / "satpep"  # pytest's own directory is root's
+    shutil.copy(program, reachable)
+    reachable.parent.chmod(0o755)
+    with lab.inside("pep"):
+        command = [*as_daemon, *given, str(reachable), "-u", "daemon", "-l", "-"]
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert running.stdout
+        assert '"ready"' in running.stdout.readline()
+        pep.put_rules(pep.parse(["A", "run"]), [])
+    status = Path(f"/proc/{running.pid}/status").read_text()
+    client, server = lab.pair(lab.listen())
+    client.sendall(b"works")
+    assert server.recv(5) == b"works"
+    running.send_signal(signal.SIGINT)
+    assert running.communicate(timeout=20)[1] == ""
+    shutil.rmtree(reachable.parent)
+    assert int(re.search("CapPrm:\\s+(\\w+)", status)[1], 16) == 1 << CAP_NET_ADMIN | 1 << CAP_NET_BIND_SERVICE  # type: ignore[index]
 
 
 def test_stopping_resets_what_is_open_and_gives_the_totals(lab: Lab, satpep: StartSatpep) -> None:

@@ -78,20 +78,38 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def ruleset(arguments: argparse.Namespace, interfaces: list[str]) -> str:
-    """The nft script. The first rule is for packets of connections that the proxy has already: without it the answers to
-    its own connections would pass it by."""
+    """The nft script. A SYN goes to the proxy if that listens and has room (satpep's admission.h); otherwise `tproxy` does
+    nothing and the connection passes unsplit, as do those that are older than the rules. Later packets follow the proxy's
+    sockets; so do ICMP errors about them (path MTU, unreachable). `begun` is for the last packet of a handshake that was
+    answered with a SYN cookie: no socket knows of it yet."""
     listed = ", ".join(f'"{name}"' for name in interfaces)
-    only = f"iifname {{ {listed} }} ct direction original " if interfaces else ""  # answers come back by another interface
-    ports = [f"tcp {way} {{ {arguments.except_ports} }} accept" for way in ("dport", "sport") if arguments.except_ports]
+    only = f"iifname {{ {listed} }} " if interfaces else ""
+    excepted = f"tcp dport {{ {arguments.except_ports} }} accept" if arguments.except_ports else ""
+    to_proxy = f"tproxy {{}}to :{arguments.port} meta mark set {arguments.mark}"
+    v4, v6 = (f"{ip} saddr . tcp sport . {ip} daddr . tcp dport" for ip in ("ip", "ip6"))
+    options = "flags dynamic, timeout; timeout 10s; size 262144;"
     return f"""
 table inet {TABLE} {{
+    set begun4 {{ type ipv4_addr . inet_service . ipv4_addr . inet_service; {options} }}
+    set begun6 {{ type ipv6_addr . inet_service . ipv6_addr . inet_service; {options} }}
     chain prerouting {{
         type filter hook prerouting priority mangle; policy accept;
+        meta l4proto {{ icmp, icmpv6 }} socket transparent 1 meta mark set {arguments.mark} accept
         meta l4proto != tcp accept
+        tcp flags & (syn | ack) == syn goto begin
         socket transparent 1 meta mark set {arguments.mark} accept
+        {v4} @begun4 {to_proxy.format("ip ")} accept
+        {v6} @begun6 {to_proxy.format("ip6 ")} accept
+    }}
+    chain begin {{
         fib daddr type local accept
-        {"; ".join(ports)}
-        {only}meta l4proto tcp tproxy to :{arguments.port} meta mark set {arguments.mark} accept
+        {excepted}
+        {only}meta l4proto tcp {to_proxy.format("")} goto begun
+        counter comment "unsplit"
+    }}
+    chain begun {{
+        add @begun4 {{ {v4} }} accept
+        add @begun6 {{ {v6} }} accept
     }}
 }}
 """
@@ -150,7 +168,7 @@ def command_line(arguments: argparse.Namespace) -> list[str]:
         command += ["-C", algorithm(arguments.cc)]
     if arguments.program == "satpep":
         both = f"initcwnd={arguments.initcwnd}," if arguments.initcwnd else ""
-        command += ["-l", "-", "--client", both + arguments.client_leg, "--server", both + arguments.server_leg]
+        command += ["-l", "-", "--drain", "0", "--client", both + arguments.client_leg, "--server", both + arguments.server_leg]
     return command
 
 
@@ -183,6 +201,9 @@ class Connections:
 
     def take(self, line: str) -> None:
         event: dict[str, Any] = json.loads(line)
+        if event["event"] == "full":
+            said = f"{event['open']} connections are open: new ones pass unsplit until some have ended"
+            collect_agent.send_log(syslog.LOG_WARNING, said)
         if event["event"] not in ("connected", "ended") or event["client"].startswith(f"{proof.CLIENT}:"):
             return
         passed = {name: event[name] for name in self.bytes}

@@ -30,8 +30,9 @@ LINKS = {
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"
     "www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
+    "satpep:x:998:998:satpep:/nonexistent:/usr/sbin/nologin\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-    "etc/group": "root:x:0:\nadm:x:4:\nwww-data:x:33:\nnogroup:x:65534:\n",
+    "etc/group": "root:x:0:\nadm:x:4:\nwww-data:x:33:\nsatpep:x:998:\nnogroup:x:65534:\n",
     "etc/hostname": "guest\n",
     "etc/hosts": "127.0.0.1 localhost\n",
 }
