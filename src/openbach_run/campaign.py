@@ -22,9 +22,10 @@ from typing import Any
 
 import yaml
 
+from openbach_run.addresses import with_addresses
 from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
-from openbach_run.inventory import Inventory
+from openbach_run.hosts import Inventory
 from openbach_run.job_packages import Package
 from openbach_run.links.given import read_link_file
 from openbach_run.model import Malformed, Scenario, argument_choices, check_values, jobs_started, read_scenario
@@ -94,11 +95,18 @@ class Campaign:
         scenarios = (self.scenario, *self.sub_scenarios.values())
         return sorted({job for one in scenarios for function in one.functions for job, _ in jobs_started(function)})
 
+    def on(self, inventory: Inventory) -> Campaign:
+        """The same with the addresses of an inventory in its scenarios. Raises InputError."""
+        subs = {name: with_addresses(scenario, inventory) for name, scenario in self.sub_scenarios.items()}
+        return replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
+
     def runs(self, packages: Mapping[str, Package], inventory: Inventory, identity: dict[str, str]) -> list[RunSpec]:
-        """Cells in the order of the sweep, seeds innermost."""
+        """Cells in the order of the sweep, seeds innermost, with the addresses of the inventory. Raises InputError for
+        those that it does not have."""
+        here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
-        subs = {name: scenario.as_stored() for name, scenario in self.sub_scenarios.items()}
-        stored, hosts = self.scenario.as_stored(), inventory.to_dict()
+        subs = {name: scenario.as_stored() for name, scenario in here.sub_scenarios.items()}
+        stored, hosts = here.scenario.as_stored(), inventory.to_dict()
         return [
             RunSpec(stored, subs, cell, seed, jobs, hosts, identity, self._files_of(cell))
             for cell in self.cells

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from openbach_run.addresses import inventory_file, unknown_entities, with_addresses
+from openbach_run.inventory import load_inventory
 from openbach_run.job_packages import Package
 from openbach_run.lint import lint
 from openbach_run.model import Malformed, read_scenario
 
 
-def check(path: Path, packages: Mapping[str, Package], as_json: bool) -> int:
+def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory: Path | None) -> int:
     """0 if the backend accepts the scenario (with JSON: its answer on stdout), 2 if not. Findings go to stderr."""
     jobs = {name: package.job for name, package in packages.items()}
     try:
@@ -24,6 +26,8 @@ def check(path: Path, packages: Mapping[str, Package], as_json: bool) -> int:
             print(json.dumps(error.answer, indent=1))
         return 2
     findings = lint(scenario, jobs)
+    hosts = load_inventory(inventory_file(scenario, path, inventory))
+    findings += unknown_entities(with_addresses(scenario, hosts), hosts)
     for finding in findings:
         print(f"{path}: warning: {finding}", file=sys.stderr)
     if as_json:

@@ -39,7 +39,7 @@ PIPE_BYTES = 1 << 20
 RUN_LIMIT_BYTES = 64 << 20
 """What a run may write, its capture apart; one that writes more is ended."""
 
-GUEST_MODULES = ("__init__.py", "director.py", "errors.py", "inventory.py", "jobs.py", "model.py", "guest")
+GUEST_MODULES = ("__init__.py", "director.py", "errors.py", "hosts.py", "jobs.py", "model.py", "guest")
 """What of this package runs in the guest. A change to anything else makes no finished run stale."""
 
 COMPLAINED = "Kernel Complained"

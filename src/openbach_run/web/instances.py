@@ -14,7 +14,7 @@ from typing import Any
 
 from openbach_run.campaign import Campaign, sub_scenarios
 from openbach_run.engine.virtual import GUEST_START_NS
-from openbach_run.inventory import Inventory
+from openbach_run.hosts import Inventory
 from openbach_run.model import Malformed, Scenario, check_values, jobs_started, parse_scenario
 from openbach_run.record import events, statistics
 from openbach_run.web.answers import Refusal, Services, not_found, refused_scenario

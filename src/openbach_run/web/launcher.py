@@ -24,7 +24,7 @@ from typing import Any
 from openbach_run.campaign import Campaign, RunSpec
 from openbach_run.errors import InputError, SetupError
 from openbach_run.executor import Engine, PlannedRun, execute_run
-from openbach_run.inventory import Inventory
+from openbach_run.hosts import Inventory
 from openbach_run.job_packages import Package
 from openbach_run.record import Record, Store, events
 from openbach_run.web.replay import as_date

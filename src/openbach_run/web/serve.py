@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from openbach_run.addresses import OURS
 from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.executor import Engine, cpus_for
@@ -76,6 +77,9 @@ def parser() -> argparse.ArgumentParser:
         "--jobs", type=Path, action="append", default=[], metavar="PATH",
         help="more jobs: a folder of packages, or a JSON file of argument trees",
     )  # fmt: skip
+    made.add_argument(
+        "--inventory", type=Path, default=OURS, metavar="FILE", help="the hosts and networks (default inventory.yml)"
+    )
     return made
 
 
@@ -86,8 +90,8 @@ def main(argv: list[str]) -> int:
         raise InputError(f"--web-ui {arguments.web_ui}: has no index.html; name the folder of the built web UI")
     password = read_password(arguments.listen, arguments.password_file)
     listening = listen(arguments.listen, arguments.port)
-    inventory = load_inventory(REPOSITORY / "inventory.yml")
-    given = agent_addresses(REPOSITORY / "inventory.yml")
+    inventory = load_inventory(arguments.inventory)
+    given = agent_addresses(arguments.inventory)
     addresses = {host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts}
     scenarios = load_scenarios(REPOSITORY / "scenarios", packages)
     with Reporter(quiet=False) as reporter:
