@@ -22,11 +22,8 @@ from openbach_run.model import parse_scenario
 
 HERE = Path(__file__).parent
 STAR_TERMINALS = 3
-FIRST_PORT = 5201
-PORT_STEP = 2
-"""A transfer has two ports: one for data, and the one below it for control."""
 ARGUMENTS = {
-    "cc": "Congestion control of the PCs and the server: cubic, bbr, bbr2, hybla or reno",
+    "cc": "Congestion control of the server: cubic, bbr, bbr2, hybla or reno",
     "size": "Bytes that each PC downloads; k, M and G are decimal, e.g. 5M",
     "rate": "Rate of a satellite link in bit/s, each direction; k, M and G are decimal, e.g. 10M",
     "loss": "Random loss on a satellite link in percent, in each direction, e.g. 0.1",
@@ -53,22 +50,15 @@ def downloads(inventory: str, description: str, links: dict[str, tuple[str, str,
         link = {"orbit": orbit, "forward_interface": forward, "return_interface": back}
         running.append(add(satellite, "satcom_link", satellite, [], [], **link, rate="$rate", loss="$loss", run={}))
         ready.append(add(satellite, "satcom_link", f"{satellite} measured", running[-1:], [], **link, wait={}))
-    running += [
-        add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc") for host in (*pcs, "server")
-    ]
-    ports = [str(FIRST_PORT + PORT_STEP * number) for number in range(len(pcs))]
-    servers = [
-        add("server", "file_transfer", f"server of {pc}", running, [], port=port, server={})
-        for pc, port in zip(pcs, ports, strict=True)
-    ]
+    running.append(add("server", "transport_profile", "TCP of server", [], [], cc="$cc"))
+    server = add("server", "file_transfer", "web server", running, [], tool="http", server={})
     paths = [add(pc, "path_ready", f"path of {pc}", [], ready, destination_ip="$server_ip") for pc in pcs]
+    client = {"server_ip": "$server_ip", "size": "$size"}
     transfers = [
-        add(pc, "file_transfer", pc, servers, paths, port=port,
-            client={"server_ip": "$server_ip", "size": "$size", "cc": "$cc", "interval_s": 1, "flow": pc})
-        for pc, port in zip(pcs, ports, strict=True)
-    ]  # fmt: skip
+        add(pc, "file_transfer", pc, [server], paths, tool="http", client={**client, "flow": pc}) for pc in pcs
+    ]
     end = {"time": 0, "launched_ids": [], "finished_ids": transfers}
-    stopped = {"openbach_function_ids": [*servers, *running]}
+    stopped = {"openbach_function_ids": [server, *running]}
     functions.append({"id": len(functions), "label": "tear down", "wait": end, "stop_job_instances": stopped})
     return {
         "name": inventory.removesuffix(".yml"),
@@ -122,7 +112,8 @@ def star_inventory(terminals: int) -> dict[str, Any]:
     }  # fmt: skip
     back = {f"lan_{number}": f"10.10.2.{number + 1}" for number in numbers}
     satellite = host("sat", {"to_st": ("uplink", "10.10.2.1"), "to_gw": ("feeder", "10.10.3.1")}, default="10.10.3.2", **back)
-    gateway = host("gw", {"to_sat": ("feeder", "10.10.3.2"), "to_server": ("enterprise_lan", "192.168.20.1")}, default="10.10.3.1")
+    to_ground = {"to_sat": ("feeder", "10.10.3.2"), "to_server": ("enterprise_lan", "192.168.20.1")}
+    gateway = host("gw", to_ground, default="10.10.3.1")
     server = host("server", {"to_gw": ("enterprise_lan", "192.168.20.2")}, default="192.168.20.1")
     routers = {**terminal_hosts, "satvpn_sat": satellite, "satvpn_gw": gateway}
     return {"all": {

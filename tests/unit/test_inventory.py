@@ -215,7 +215,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     ),
     "metric": (lambda c: _route(c, to="default", via="10.0.0.2", metric=-1), ["satvpn_routes[1].metric", "0 to"]),
     "the main table's number": (lambda c: _route(c, to="default", via="10.0.0.2", table=254), ["[1].table", "1 to 252"]),
-    "rule without a table": (lambda c: _rule(c), ["satvpn_rules[0]", "it needs table"]),
+    "rule without a table": (_rule, ["satvpn_rules[0]", "it needs table"]),
     "rule of an empty table": (lambda c: _rule(c, table=7), ["a.satvpn_rules[0].table", "table 7", "there are main"]),
     "rule of a named table": (lambda c: _rule(c, table="geo"), ["satvpn_rules[0].table", "number or main"]),
     "rule from nowhere": (lambda c: _rule(c, table="main", **{"from": "moon"}), ["satvpn_rules[0].from", "lan"]),

@@ -30,7 +30,8 @@ from openbach_run.engine.kernel import Kernel, ensure_kernel
 from openbach_run.engine.programs import ensure_programs
 from openbach_run.errors import SetupError
 
-GUEST_MEMORY = "512M"
+GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
+"""A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for its jobs."""
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
 SILENCE_LIMIT_S = (
     120.0  # wall time without an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung
@@ -110,7 +111,7 @@ class VirtualEngine:
             "kernel": self._kernel.identity,
             "image": self._image.identity,
             "code": self._code.name,
-            "memory": GUEST_MEMORY,
+            "memory": f"{GUEST_MEMORY_MB}M, at least {HOST_MEMORY_MB}M a host",
         }
 
     @property
@@ -151,7 +152,7 @@ class VirtualEngine:
         assert self._kernel and self._image and self._code
         kernel_arguments = [
             *(
-                f"mem={GUEST_MEMORY}",
+                f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * len(spec['inventory']['hosts']))}M",
                 "quiet",
                 "loglevel=5",  # warnings too
                 "panic=-1",

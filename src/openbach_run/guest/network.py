@@ -38,6 +38,7 @@ MS_PRIVATE_RECURSIVE = 1 << 18 | 16384
 SIOCETHTOOL = 0x8946
 OFFLOADS_OFF = {"TSO": 0x1F, "GSO": 0x24, "GRO": 0x2C}  # with them netem would delay and lose 64 KiB at a time
 
+INTERFACES_MAX = 240  # the capture has room for 256 (kernel/src/capture.c), and jobs add tunnels
 SWITCH = "bridge"  # what a LAN's bridge is called in its namespace
 HOST_MAC, SWITCH_MAC = 0x02, 0x06  # first byte of the MACs of hosts and of switches: local, unicast
 RULE_PRIORITY = 20_000  # of a host's first rule: after those that jobs add, before the main table's
@@ -66,6 +67,7 @@ class NetworkError(Exception):
 
 def build(inventory: Inventory) -> dict[str, Namespace]:
     """Make all hosts and links. Returns the namespaces by entity. Raises NetworkError."""
+    _check_size(inventory)
     os.makedirs(DIRECTORY, exist_ok=True)
     _allow_congestion_controls()
     namespaces = {host.entity: _make_namespace(host.name, host.forwarding) for host in inventory.hosts}
@@ -86,6 +88,12 @@ def build(inventory: Inventory) -> dict[str, Namespace]:
                 _batch(IP, _rules(host, family), family)
             _switch_offloads_off(host.name, [port.name for port in host.interfaces])
     return namespaces
+
+
+def _check_size(inventory: Inventory) -> None:
+    count = sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in inventory.attached())
+    if count > INTERFACES_MAX:
+        raise NetworkError(f"the inventory has {count} interfaces, those of switches included; at most {INTERFACES_MAX}")
 
 
 def _allow_congestion_controls() -> None:
