@@ -21,10 +21,7 @@ import requests
 
 CLIENTS, INSTANCES, POLL_S, DURATION_S = 50, 1000, 1.5, 20.0
 """The web UI asks for a running instance every 1.5 s."""
-ARGUMENTS = {
-    "vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M", "initcwnd": "10", "buffer_bdp": "1",
-    "cc_pep": "bbr", "initcwnd_pep": "10",
-}  # fmt: skip
+ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M"}
 SCENARIO = "project/satvpn/scenario/geo/scenario_instance/"
 PAGES = (
     "",

@@ -16,6 +16,7 @@ entity as a placeholder, every option a value that its job understands ("none" i
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,63 +36,46 @@ IPERF3_PORT, SECOND_PORT = "5201", "5211"
 KEY_EXCHANGE_PORTS = "5998,5999"
 """Of the vpn job: its connections are no traffic of the scenario's, so no proxy splits them."""
 
+SAME = "same"
+"""On our command line: the value that the end hosts, or the other direction, have."""
 ARGUMENTS = {
     "orbit": "Orbit of the satellite: geo or leo",
     "vpn": "VPN between the client's box and the POP: none, wireguard, openvpn_udp or openvpn_tcp",
     "pep": "Position of the performance enhancing proxy: none, A (between the VPN's ends), B (outside the tunnel), A_double or "
     "B_double (on both sides of the satellite)",
     "cc": "Congestion control of the end hosts: cubic, cubic_nohystart, bbr, bbr2, hybla or reno",
-    "cc_pep": "Congestion control of both legs of the proxy; $cc is that of the end hosts",
-    "cc_tunnel": "Congestion control of an OpenVPN TCP tunnel's own connection; $cc is that of the end hosts",
-    "rate": "Rate of the satellite link towards the user in bit/s; k, M and G are decimal, e.g. 10M",
-    "return_rate": "Rate of the satellite link from the user; $rate is the same as towards the user",
-    "queue": "Queue before the satellite link: fifo, codel, fq_codel or cake",
-    "jitter_ms": "Standard deviation of the satellite link's delay in ms, e.g. 2; packets keep their order",
-    "link_file": "CSV file with the satellite link's rate, delay and loss over time; none is the orbit's own",
     "loss": "Random loss in percent, in each direction, e.g. 0.1",
-    "burst_packets": "Mean number of packets that are lost in a row; 1 is independent loss",
-    "loss_at": "Where the loss is: satellite, or last_mile (between PC and box)",
     "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
     "http": "Version of HTTP: 1.1 (at most 6 connections, as browsers do) or 2 (one connection)",
-    "duration_s": "Length of the call in seconds",
     "background": "What is transferred during the call: none, download or upload",
-    "ping_s": "Seconds between two pings during the call (statistics of ping_series); 0 is none",
-    "loads": "How many times the page is loaded, one after the other, each time with cold connections",
-    "initcwnd": "Initial congestion window of the end hosts in segments, e.g. 10",
-    "streams": "TCP connections that share the download, e.g. 1",
-    "vpn_2": "The second flow's own tunnel: a VPN, $vpn for one more like the first; none: both flows share the first tunnel",
-    "cc_2": "Congestion control of the second flow's sender; $cc is that of the end hosts",
-    "direction_2": "Direction of the second flow: download or upload",
-    "initcwnd_pep": "Initial congestion window of both legs of the proxy; $initcwnd is that of the end hosts",
-    "series_s": "Seconds between two looks at the download's goodput, RTT and window (statistics of tcp_series); 0 is none",
-    "buffer_bdp": "Buffer before the satellite link in bandwidth-delay products, e.g. 1",
 }
-"""A scenario has those that its functions use."""
-DEFAULTS = {
-    "orbit": "geo",
-    "pep": "none",
-    "cc_pep": "$cc",
-    "cc_tunnel": "$cc",
-    "size": "30M",
-    "duration_s": "60",
-    "ping_s": "1",
-    "loads": "3",
-    "initcwnd": "10",
-    "initcwnd_pep": "$initcwnd",
-    "series_s": "0",
-    "buffer_bdp": "1",
-    "rate": "10M",
-    "return_rate": "$rate",
-    "queue": "fifo",
-    "jitter_ms": "0",
-    "link_file": "none",
-    "burst_packets": "1",
-    "loss_at": "satellite",
-    "vpn_2": "none",
-    "cc_2": "$cc",
-    "direction_2": "download",
-    "streams": "1",
+"""What a person changes, in the order in which a platform's web UI asks for it: each is mandatory there and has no
+default. A scenario has those that its functions use, six at most."""
+CONSTANTS = {
+    "cc_pep": (SAME, "Congestion control of both legs of the proxy; same is that of the end hosts"),
+    "cc_tunnel": (SAME, "Congestion control of an OpenVPN TCP tunnel's own connection; same is that of the end hosts"),
+    "rate": ("10M", "Rate of the satellite link towards the user in bit/s; k, M and G are decimal"),
+    "return_rate": (SAME, "Rate of the satellite link from the user; same is that towards the user"),
+    "queue": ("fifo", "Queue before the satellite link: fifo, codel, fq_codel or cake"),
+    "buffer_bdp": ("1", "Buffer before the satellite link in bandwidth-delay products"),
+    "jitter_ms": ("0", "Standard deviation of the satellite link's delay in ms; packets keep their order"),
+    "link_file": ("none", "CSV file with the satellite link's rate, delay and loss over time; none is the orbit's own"),
+    "burst_packets": ("1", "Mean number of packets that are lost in a row; 1 is independent loss"),
+    "loss_at": ("satellite", "Where the loss is: satellite, or last_mile (between PC and box)"),
+    "initcwnd": ("10", "Initial congestion window of the end hosts in segments"),
+    "initcwnd_pep": (SAME, "Initial congestion window of both legs of the proxy; same is that of the end hosts"),
+    "streams": ("1", "TCP connections that share the download"),
+    "duration_s": ("60", "Length of the call in seconds"),
+    "ping_s": ("1", "Seconds between two pings during the call (statistics of ping_series); 0 is none"),
+    "loads": ("3", "How many times the page is loaded, one after the other, each time with cold connections"),
+    "vpn_2": ("none", "The second flow's own tunnel: a VPN; none: both flows share the first tunnel"),
+    "cc_2": (SAME, "Congestion control of the second flow's sender; same is that of the end hosts"),
+    "direction_2": ("download", "Direction of the second flow: download or upload"),
+    "series_s": ("0", "Seconds between two samples of goodput, RTT and window (statistics of tcp_series); 0 is none"),
 }
+"""Value and description. NAME=VALUE on our command line changes them, too."""
+DEFAULTS = {"orbit": "geo", "pep": "none", "size": "30M"}
+"""Of arguments, on our command line and page."""
 VPNS = ["none", "wireguard", "openvpn_udp", "openvpn_tcp"]
 TRANSPORTS = ["cubic", "cubic_nohystart", "bbr2"]
 LOSSES = ["0", "0.1", "1"]
@@ -183,8 +167,9 @@ def path_ready(functions: Functions, path: SatellitePath) -> int:
     return functions.add("pc", "path_ready", "path ready", [], path.forwards, destination_ip=SERVER_IP)
 
 
-def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
-    """One download over a GEO or LEO link; `lossy` sweeps the loss, otherwise it is 0 unless the user gives it."""
+def file_transfer(name: str, orbit: str, lossy: bool, own: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """One download over a GEO or LEO link; `lossy` sweeps the loss, otherwise it is 0 unless the user gives it; `own` are
+    constants with other values."""
     functions = Functions()
     path = satellite_path(functions, orbit)
     server = functions.add("server", "file_transfer", "transfer server", path.settled, [], server={})
@@ -202,14 +187,15 @@ def file_transfer(name: str, orbit: str, lossy: bool) -> dict[str, Any]:
         functions,
         {} if lossy else {"loss": "0"},
         {"vpn": VPNS, "cc": TRANSPORTS, **({"loss": LOSSES} if lossy else {})},
+        own=own,
     )
 
 
 def mixed_cc(name: str) -> dict[str, Any]:
     """Section IV-A of the published report: CUBIC on the end hosts, BBRv2 on the proxy and in the tunnel."""
-    scenario = file_transfer(name, "$orbit", lossy=True)
+    scenario = file_transfer(name, "$orbit", lossy=True, own={"cc_pep": "bbr2", "cc_tunnel": "bbr2"})
     sweep = scenario["x-sweep"]
-    sweep["defaults"] |= {"cc": "cubic", "cc_pep": "bbr2", "cc_tunnel": "bbr2"}
+    sweep["defaults"] |= {"cc": "cubic"}
     sweep["values"] = {"orbit": ["geo", "leo"], "vpn": VPNS, "pep": ["B", "A"], "loss": LOSSES[1:]}
     return scenario | {
         "description": "Transfer time of a file over a lossy satellite link, with CUBIC on the end hosts and BBRv2 elsewhere"
@@ -308,17 +294,23 @@ def scenario_of(
     defaults: dict[str, str],
     swept: dict[str, list[str]],
     measure: str | None = None,
+    own: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The scenario file; `defaults` are those that only it has; `measure` is what its table shows in place of the
-    transfer time."""
+    transfer time; `own` are constants with other values than usual."""
+    described = {name: text for name, (_, text) in CONSTANTS.items() if f'"${name}"' in json.dumps(functions)}
+    values = {name: CONSTANTS[name][0] for name in described} | dict(own or {})
+    same = {name: same_as(functions, name) for name, value in values.items() if value == SAME}
     used = json.dumps(functions)
     arguments = {name: text for name, text in ARGUMENTS.items() if f'"${name}"' in used}
     return {
         "name": name,
         "description": description,
         "arguments": arguments,
-        "constants": {},
+        "constants": {name: value for name, value in values.items() if name not in same},
         "openbach_functions": functions,
+        "x-constants": described,
+        "x-same": same,
         "x-sweep": {
             "defaults": {name: value for name, value in {**DEFAULTS, **defaults}.items()
                          if name in arguments and name not in swept},
@@ -327,6 +319,28 @@ def scenario_of(
             **({"measure": measure} if measure else {}),
         },
     }  # fmt: skip
+
+
+LEADERS = {"cc_pep": "cc", "cc_tunnel": "cc", "cc_2": "cc", "initcwnd_pep": "initcwnd", "return_rate": "rate"}
+
+
+def same_as(functions: Functions, name: str) -> list[str]:
+    """Puts the name's leader in its place, since no job understands `same`. The places, for whoever gives the name a value
+    of its own."""
+    places: list[str] = []
+
+    def replace(value: Any, path: str) -> Any:
+        if isinstance(value, dict):
+            return {key: replace(one, f"{path}.{key}") for key, one in value.items()}
+        if value == f"${name}":
+            places.append(path)
+            return f"${LEADERS[name]}"
+        return value
+
+    for number, function in enumerate(functions):
+        if "start_job_instance" in function:
+            function["start_job_instance"] = replace(function["start_job_instance"], f"{number}.start_job_instance")
+    return places
 
 
 def add_proxies(functions: Functions) -> tuple[list[int], list[int]]:
@@ -355,18 +369,7 @@ def table(scenario: dict[str, Any]) -> dict[str, Any]:
     that one click in the web UI makes the whole table."""
     swept, defaults = scenario["x-sweep"]["values"], scenario["x-sweep"]["defaults"]
     cells = [dict(zip(swept, combination, strict=True)) for combination in product(*swept.values())]
-    asked = {
-        name: text
-        for name, text in scenario["arguments"].items()
-        if name not in swept and not defaults[name].startswith("$")
-    }
-
-    def given(cell: dict[str, str], name: str) -> str:
-        """An argument's value in a cell, the parent's argument of that name, or what its default refers to."""
-        if name in cell:
-            return cell[name]
-        return f"${name}" if name in asked else given(cell, defaults[name][1:])
-
+    asked = {name: text for name, text in scenario["arguments"].items() if name not in swept}
     functions = [
         {
             "id": number,
@@ -379,7 +382,7 @@ def table(scenario: dict[str, Any]) -> dict[str, Any]:
             "on_fail": {},
             "start_scenario_instance": {
                 "scenario_name": scenario["name"],
-                "arguments": {name: given(cell, name) for name in scenario["arguments"]},
+                "arguments": {name: cell.get(name, f"${name}") for name in scenario["arguments"]},
             },
         }
         for number, cell in enumerate(cells)

@@ -75,13 +75,13 @@ def _settings(scenario: Scenario) -> Mapping[str, Any]:
 
 
 def _references(scenario: Scenario) -> Mapping[str, str]:
-    references = _settings(scenario).get("constants", {})
-    if not isinstance(references, dict) or not all(isinstance(reference, str) for reference in references.values()):
+    given = _settings(scenario).get("constants", {})
+    if not isinstance(given, dict) or not all(isinstance(reference, str) for reference in given.values()):
         raise InputError(
             f"{scenario.name}: x-inventory.constants should be an object of texts by constant, like"
             " satvpn_server.enterprise_lan.address"
         )
-    return references
+    return scenario.addresses
 
 
 def _value(reference: str, inventory: Inventory) -> str:

@@ -27,8 +27,9 @@ from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.hosts import Inventory
 from openbach_run.job_packages import Package
+from openbach_run.jobs import Job
 from openbach_run.links.given import read_link_file
-from openbach_run.model import Malformed, Scenario, argument_choices, check_values, jobs_started, read_scenario
+from openbach_run.model import SAME, Malformed, Scenario, argument_choices, check_values, jobs_started, read_scenario
 
 NO_FILE = "none"
 VIRTUAL_LIMIT_S = 4 * 3600.0
@@ -48,7 +49,9 @@ class RunSpec:
     identity: dict[str, str]
     """Of the engine: kernel, image, code of jobs and director."""
     link_files: dict[str, str] = field(default_factory=dict)
-    """Content of the files that arguments name, by argument."""
+    """Content of the files that arguments and constants name, by their name."""
+    values: dict[str, str] = field(default_factory=dict)
+    """Of arguments and constants, those of sub-scenarios included, as they were given: the columns of results.csv."""
 
     @property
     def run_id(self) -> str:
@@ -57,14 +60,29 @@ class RunSpec:
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def for_guest(self) -> dict[str, Any]:
-        """The run.json that the guest reads. The guest finds the files in LINK_FILES, under the arguments' names."""
+        """The run.json that the guest reads. The guest finds the files in LINK_FILES, under the names of arguments and
+        constants; `values` has these as they were given."""
         there = {name: f"{LINK_FILES}/{name}" for name in self.link_files}
-        return {**self.__dict__, "arguments": self.arguments | there, "virtual_limit_s": VIRTUAL_LIMIT_S}
+        return {
+            **self.__dict__,
+            "arguments": _put(self.arguments, there),
+            "scenario": {**self.scenario, "constants": _put(self.scenario["constants"], there)},
+            "sub_scenarios": {
+                name: {**stored, "constants": _put(stored["constants"], there)}
+                for name, stored in self.sub_scenarios.items()
+            },
+            "virtual_limit_s": VIRTUAL_LIMIT_S,
+        }
+
+
+def _put(values: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The values, with those that are given in place of their own."""
+    return {name: given.get(name, value) for name, value in values.items()}
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """Scenario and its file, the values of each argument, and seeds."""
+    """Scenario and its file, the values of each argument and constant, and seeds."""
 
     path: Path
     scenario: Scenario
@@ -72,11 +90,11 @@ class Campaign:
     values: dict[str, tuple[str, ...]]
     seeds: tuple[int, ...]
     link_files: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Content by argument and path."""
+    """Content by argument or constant, and path."""
 
     @property
     def swept(self) -> list[str]:
-        """Arguments with several values."""
+        """Arguments and constants with several values."""
         return [name for name, values in self.values.items() if len(values) > 1]
 
     @property
@@ -89,6 +107,12 @@ class Campaign:
         combinations = product(*self.values.values())
         cells = [_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations]
         return [dict(cell) for cell in dict.fromkeys(tuple(cell.items()) for cell in cells)]
+
+    @property
+    def constants(self) -> dict[str, str]:
+        """The scenarios' own values of their constants."""
+        scenarios = (*self.sub_scenarios.values(), self.scenario)
+        return {name: value for one in scenarios for name, value in one.defaults.items()}
 
     def jobs(self) -> list[str]:
         """Names of the jobs that the scenario or a sub-scenario starts."""
@@ -105,20 +129,23 @@ class Campaign:
         those that it does not have."""
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
-        subs = {name: scenario.as_stored() for name, scenario in here.sub_scenarios.items()}
-        stored, hosts = here.scenario.as_stored(), inventory.to_dict()
-        return [
-            RunSpec(stored, subs, cell, seed, jobs, hosts, identity, self._files_of(cell))
-            for cell in self.cells
-            for seed in self.seeds
-        ]
+        hosts = inventory.to_dict()
+        specs = []
+        for cell in self.cells:
+            arguments = {name: value for name, value in cell.items() if name in self.scenario.arguments}
+            constants = {name: value for name, value in cell.items() if name not in arguments}
+            stored = here.scenario.with_constants(constants).as_stored()
+            subs = {name: sub.with_constants(constants).as_stored() for name, sub in here.sub_scenarios.items()}
+            files = self._files_of(cell)
+            specs += [RunSpec(stored, subs, arguments, seed, jobs, hosts, identity, files, cell) for seed in self.seeds]
+        return specs
 
     def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
         return {name: files[cell[name]] for name, files in self.link_files.items() if cell[name] in files}
 
 
 def _resolved(cell: dict[str, str]) -> dict[str, str]:
-    """The value `$cc` of an argument is that of the argument cc in the same cell."""
+    """The value `$cc` is that of the argument cc in the same cell: an older form of `same`."""
     return {name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()}
 
 
@@ -160,8 +187,9 @@ def plan_file(
         where = f"{path}: scenarios.{number}"
         file, values = _entry(where, entry, path.parent, scenarios)
         try:
-            arguments = read_scenario(file, {name: package.job for name, package in packages.items()}).arguments
-            here = {name: values for name, values in given.items() if name in arguments}
+            scenario, subs = _read(file, packages)
+            known_here = settings_of(scenario, subs)
+            here = {name: values for name, values in given.items() if name in known_here}
             campaigns.append(_plan(file, {**values, **here}, seeds, packages))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
@@ -214,18 +242,34 @@ def _entry(where: str, entry: Any, here: Path, scenarios: Path) -> tuple[Path, d
 def _plan(
     path: Path, given: Mapping[str, tuple[str, ...]], seeds: tuple[int, ...], packages: Mapping[str, Package]
 ) -> Campaign:
-    jobs = {name: package.job for name, package in packages.items()}
-    scenario = read_scenario(path, jobs)
-    subs = sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
+    scenario, subs = _read(path, packages)
     campaign = campaign_of(path, scenario, subs, given, seeds, packages)
     return replace(campaign, link_files=_link_files(campaign))
 
 
+def _read(path: Path, packages: Mapping[str, Package]) -> tuple[Scenario, dict[str, Scenario]]:
+    """The scenario of a file, and its sub-scenarios from the files beside it."""
+    jobs = {name: package.job for name, package in packages.items()}
+    scenario = read_scenario(path, jobs)
+    return scenario, sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
+
+
+def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, str]:
+    """Name → description of what NAME=VALUE sets: the scenario's arguments, its constants and those of its
+    sub-scenarios."""
+    constants = {name: text for one in subs.values() for name, text in one.settings.items() if name in one.defaults}
+    return {**constants, **scenario.settings}
+
+
 def _link_files(campaign: Campaign) -> dict[str, dict[str, str]]:
-    """Contents of the files that the arguments in the scenario's x-sweep.link_files name; `none` is no file."""
-    names = campaign.scenario.sweep.get("link_files", [])
-    if not isinstance(names, list) or not all(name in campaign.values for name in names):
-        raise InputError(f"{campaign.path}: x-sweep.link_files should be a list of arguments of the scenario")
+    """Contents of the files that the arguments and constants in x-sweep.link_files name; `none` is no file."""
+    names: list[str] = []
+    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
+        listed = scenario.sweep.get("link_files", [])
+        if not isinstance(listed, list) or not all(name in scenario.settings for name in listed):
+            text = "x-sweep.link_files should be a list of arguments and constants of the scenario"
+            raise InputError(f"{campaign.path}: {scenario.name}: {text}")
+        names += [name for name in listed if name in campaign.values]
     return {
         name: {file: read_link_file(Path(file)) for file in campaign.values[name] if file != NO_FILE} for name in names
     }
@@ -239,25 +283,28 @@ def campaign_of(
     seeds: tuple[int, ...],
     packages: Mapping[str, Package],
 ) -> Campaign:
-    """A scenario with the values that are given, and those of its `x-sweep` for the rest. `path` is its file, or what
-    it is called in the words of InputError."""
+    """A scenario with the values that are given, and its own for the rest: those of its `x-sweep` and its constants.
+    `path` is its file, or what it is called in the words of InputError."""
     jobs = {name: package.job for name, package in packages.items()}
+    settings = settings_of(scenario, subs)
     for name, several in given.items():
-        _check_argument(f"{name}={','.join(several)}", name, scenario)
+        _check_name(f"{name}={','.join(several)}", name, scenario, settings)
     known = {
+        **{name: [value] for one in (*subs.values(), scenario) for name, value in one.defaults.items()},
         **{name: [value] for name, value in sweep_table(scenario, path, "defaults").items()},
         **sweep_table(scenario, path, "values"),
     }
     values = {}
-    for name in sorted(scenario.arguments, key=list(_order(scenario)).index):
+    for name in dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments, *settings]):
         if name not in given and name not in known:
-            raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({scenario.arguments[name]})")
+            raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
     _check_references(values)
     campaign = Campaign(path, scenario, subs, values, seeds)
     _check_choices(campaign, packages)
     for cell in campaign.cells:
-        check_values(scenario, cell, jobs)
+        arguments = {name: value for name, value in cell.items() if name in scenario.arguments}
+        check_values(scenario.with_constants(cell), arguments, jobs)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
     return campaign
@@ -272,11 +319,6 @@ def _check_references(values: Mapping[str, Sequence[str]]) -> None:
                 )
 
 
-def _order(scenario: Scenario) -> dict[str, None]:
-    """Swept arguments first, in the file's order: the last one swept changes fastest."""
-    return dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments])
-
-
 def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
     """`defaults` or `values` of a scenario's x-sweep. Raises InputError."""
     sweep = scenario.source.get("x-sweep", {})
@@ -286,8 +328,10 @@ def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
     if not isinstance(table, dict) or not all(map(_is_list if key == "values" else _is_value, table.values())):
         shape = "object of lists of texts" if key == "values" else "object of texts"
         raise InputError(f"{path}: x-sweep.{key} should be an {shape} by argument name")
-    if unknown := [name for name in table if name not in scenario.arguments]:
-        raise InputError(f"{path}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument")
+    names = scenario.arguments if key == "defaults" else scenario.settings
+    if unknown := [name for name in table if name not in names]:
+        hint = "; a constant's value is in constants" if unknown[0] in scenario.constants else ""
+        raise InputError(f"{path}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument{hint}")
     return table
 
 
@@ -318,23 +362,40 @@ def _distinct(name: str, values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-def _check_argument(text: str, name: str, scenario: Scenario) -> None:
-    if name not in scenario.arguments:
-        close = get_close_matches(name, scenario.arguments, 1)
+def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str, str]) -> None:
+    if name not in settings:
+        close = get_close_matches(name, settings, 1)
         hint = f"did you mean {close[0]}? " if close else ""
-        raise InputError(
-            f"{text}: {scenario.name} has no argument {name}; {hint}it has {', '.join(scenario.arguments)}"
-        )
+        constants = ", ".join(one for one in settings if one not in scenario.arguments)
+        has = ", ".join(scenario.arguments) + (f" and the constants {constants}" if constants else "")
+        raise InputError(f"{text}: {scenario.name} has no argument {name}; {hint}it has {has}")
 
 
 def _check_choices(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     jobs = {name: package.job for name, package in packages.items()}
-    for name, choices in argument_choices(campaign.scenario, jobs, campaign.sub_scenarios).items():
+    for name, choices in choices_of(campaign.scenario, campaign.sub_scenarios, jobs).items():
         for value in dict.fromkeys(cell[name] for cell in campaign.cells if name in cell):
             if value not in choices:
                 close = get_close_matches(value, choices, 1)
                 hint = f"did you mean {close[0]}? " if close else ""
                 raise InputError(f"{name}={value}: {hint}{name} is one of {', '.join(choices)}")
+
+
+def choices_of(
+    scenario: Scenario, subs: Mapping[str, Scenario], jobs: Mapping[str, Job]
+) -> dict[str, tuple[str, ...]]:
+    """Values that the settings of a scenario and the constants of its sub-scenarios may have, where they are known."""
+    found: dict[str, tuple[str, ...]] = {}
+    for sub in subs.values():
+        found |= {name: listed for name, listed in _choices(sub, subs, jobs).items() if name in sub.defaults}
+    return found | _choices(scenario, subs, jobs)
+
+
+def _choices(scenario: Scenario, subs: Mapping[str, Scenario], jobs: Mapping[str, Job]) -> dict[str, tuple[str, ...]]:
+    """With those of what follows another value as if it had one of its own, and `same`."""
+    followers = [name for name, value in scenario.defaults.items() if value == SAME]
+    choices = argument_choices(scenario.with_constants(dict.fromkeys(followers, "")), jobs, subs)
+    return {name: (SAME, *listed) if name in followers else listed for name, listed in choices.items()}
 
 
 def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:

@@ -99,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
         "settings",
         metavar="NAME=VALUE[,VALUE…]",
         nargs="*",
-        help="values of the scenario's arguments; several are swept",
+        help="values of the scenario's arguments and constants; several are swept",
     )
     made.add_argument(
         "--seeds",
@@ -278,7 +278,7 @@ def _planned(
             engine = _engine(campaign.on(inventory), arguments, packages, controller)
             engine.prepare(reporter.show)
             for spec in campaign.runs(packages, inventory, engine.identity):
-                settings = [f"{name}={value}" for name, value in spec.arguments.items()]
+                settings = [f"{name}={value}" for name, value in spec.values.items()]
                 options = _options(controller, arguments)
                 command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},", *options])
                 planned[spec.run_id] = PlannedRun(spec, engine, command)
@@ -324,7 +324,7 @@ def _description(path: Path, arguments: argparse.Namespace, planned: Sequence[Pl
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
     options += [] if arguments.inventory is None else ["--inventory", str(arguments.inventory)]
     runs = [
-        {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.arguments, "seed": spec.seed}
+        {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.values, "seed": spec.seed}
         for spec in (one.spec for one in planned)
     ]
     asked = {"command": _command(path, [*arguments.settings, *options]), "commit": _commit(), "runs": runs}

@@ -155,7 +155,7 @@ def execute_run(
     record = Record(
         spec.run_id,
         spec.scenario["name"],
-        spec.arguments,
+        spec.values,
         spec.seed,
         outcome.status,
         outcome.error,
@@ -171,7 +171,7 @@ def execute_run(
 
 
 def _cell(spec: RunSpec) -> str:
-    return " ".join([*(f"{name}={value}" for name, value in spec.arguments.items()), f"seed={spec.seed}"])
+    return " ".join([*(f"{name}={value}" for name, value in spec.values.items()), f"seed={spec.seed}"])
 
 
 class _Progress:

@@ -20,7 +20,7 @@ def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
     kept = {record.run_id: record for record in store.all()}
     to_do = [one.spec for one in planned if not (one.spec.run_id in kept and kept[one.spec.run_id].finished)]
     known = [record for record in kept.values() if record.finished]
-    walls_s = [_wall_s({"scenario": spec.scenario["name"], **spec.arguments}, known) for spec in to_do]
+    walls_s = [_wall_s({"scenario": spec.scenario["name"], **spec.values}, known) for spec in to_do]
     size_bytes = mean([_size_bytes(store.runs / record.run_id) for record in known] or [UNKNOWN_BYTES])
     source = f"the {len(known)} runs in {store.directory}" if known else "an assumption, as no run was measured yet"
     return "\n".join([

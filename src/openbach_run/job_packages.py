@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,18 @@ def load_packages(paths: Sequence[Path]) -> dict[str, Package]:
         for package in _load(path):
             packages.setdefault(package.job.name, package)
     return packages
+
+
+def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:
+    """Which packages a platform takes, "2.7" (and later) or "2.6" (and before), by its answer to GET job/. None if it has
+    no job that shows it. What it says at version/ is no help: OpenBACH 2.7.0 says 2.6.0 there."""
+    for job in described:
+        for platform in job.get("platform_configuration") or []:
+            if "ansible_distribution_release" in platform:
+                return "2.7"
+            if "ansible_distribution_version" in platform:
+                return "2.6"
+    return None
 
 
 def _load(path: Path) -> Iterator[Package]:

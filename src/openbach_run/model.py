@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from string import Template
 from typing import Any
@@ -72,6 +72,10 @@ def _crash(kind: str, text: str) -> dict[str, Any]:
     return {"message": "Unexpected exception appeared", "error": text, "traceback": f"{kind}: {text}"}
 
 
+SAME = "same"
+"""The value of what follows another one: a proxy's congestion control is the end hosts'."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A scenario that the backend accepts."""
@@ -88,6 +92,53 @@ class Scenario:
     source: dict[str, Any]
     """What was parsed, for lint."""
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Constant → what it is in an inventory (`x-inventory` of the file)."""
+        given = self.source.get("x-inventory")
+        references = given.get("constants") if isinstance(given, dict) else {}
+        return references if isinstance(references, dict) else {}
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Name → description of everything that NAME=VALUE sets: arguments, and constants (`x-constants` of the file)
+        that are no addresses."""
+        described = self.source.get("x-constants")
+        texts = described if isinstance(described, dict) else {}
+        names = [name for name in (*self.constants, *self._followers) if name not in self.addresses]
+        return {**self.arguments, **{name: str(texts.get(name, "constant")) for name in names}}
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        """Values of settings that are no arguments: constants, and SAME for what follows another value (`x-same` of the
+        file)."""
+        constants = {name: value for name, value in self.constants.items() if name not in self.addresses}
+        return {**constants, **dict.fromkeys(self._followers, SAME)}
+
+    @property
+    def _followers(self) -> dict[str, list[str]]:
+        """Name → the places of job arguments that have its value when it has one of its own."""
+        followers = self.source.get("x-same")
+        return followers if isinstance(followers, dict) else {}
+
+    def with_constants(self, given: Mapping[str, str]) -> Scenario:
+        """The scenario with these values in place of those of its constants that have such a name. What follows another
+        value, but has one of its own here, becomes a constant. Raises InputError for an `x-same` of the wrong shape."""
+        constants = {name: given.get(name, value) for name, value in self.constants.items()}
+        functions = list(self.functions)
+        for name, places in self._followers.items():
+            if (value := given.get(name, SAME)) == SAME:
+                continue
+            constants[name] = value
+            try:
+                for place in places:
+                    number, *path = place.split(".")
+                    functions[int(number)] = _with_value(functions[int(number)], path, [[f"${name}"]])
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+                text = f"{self.name}: x-same.{name} should be a list of places like 7.start_job_instance.pep.run.cc"
+                raise InputError(f"{text} ({error!r})") from None
+        return replace(self, constants=constants, functions=tuple(functions))
+
     def as_stored(self) -> dict[str, Any]:
         """What the backend answers, and what GET gives back."""
         return {
@@ -97,6 +148,11 @@ class Scenario:
             "constants": self.constants,
             "openbach_functions": list(self.functions),
         }
+
+
+def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    key, *rest = path
+    return {**tree, key: _with_value(tree[key], rest, value) if rest else value}
 
 
 def read_json(path: Path) -> Any:
@@ -858,13 +914,13 @@ def job_values(command: Command, arguments: Mapping[str, Any]) -> Iterator[tuple
 def argument_choices(
     scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Values that a scenario argument may take, where a job argument with choices is given it alone.
+    """Values that a scenario's argument or constant may have, where a job argument with choices is given it alone.
 
     With `sub_scenarios`, also where it is handed alone to an argument of one of these.
     """
     found: dict[str, tuple[str, ...]] = {}
     for value, choices in _uses(scenario, jobs, sub_scenarios or {}):
-        if (name := _sole_placeholder(value)) is not None and name in scenario.arguments:
+        if (name := _sole_placeholder(value)) is not None and name in scenario.settings:
             found[name] = tuple(choice for choice in found.get(name, choices) if choice in choices)
     return found
 

@@ -31,7 +31,7 @@ from openbach_run.errors import InputError
 from openbach_run.hosts import Host, Inventory
 from openbach_run.inventory import agent_addresses, load_inventory
 from openbach_run.job_packages import Package, load_packages
-from openbach_run.model import Scenario, jobs_started, read_scenario
+from openbach_run.model import Scenario, argument_choices, jobs_started, read_scenario
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECT = "satvpn"
@@ -92,7 +92,7 @@ def main(argv: list[str]) -> int:
         old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
         (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package.files.parent, old))
     addresses = agent_addresses(arguments.inventory)
-    (output / "README.md").write_text(instructions(arguments.project, inventory, scenarios, addresses))
+    (output / "README.md").write_text(instructions(arguments.project, inventory, scenarios, addresses, packages))
     print(f"{output}: {len(packages)} jobs, {len(scenarios)} scenarios, {len(inventory.hosts)} entities")
     print(f"what to do with them is in {output / 'README.md'}", file=sys.stderr)
     return 0
@@ -234,9 +234,19 @@ INSTRUCTIONS = """\
 # Installing the testbed on an OpenBACH platform
 
 The commands are scripts of OpenBACH's auditorium; run them in a directory with a file `controller`, as they all do:
-`{{"controller": "ADDRESS", "login": "…", "password": "…"}}`. Use `jobs-2.7/` with OpenBACH 2.7 and later, `jobs-2.6/` before.
+`{{"controller": "ADDRESS", "login": "…", "password": "…"}}`.
 
 ## 1. Jobs
+
+OpenBACH 2.7 and later take the packages in `jobs-2.7/`, earlier versions those in `jobs-2.6/`; each answers HTTP 500 to the
+other's. Do not go by the version that the platform shows: 2.7.0 says 2.6.0. Look at a job that it has:
+
+```sh
+python3 get_job_infos.py fping | grep ansible_distribution_
+```
+
+`ansible_distribution_release` means `jobs-2.7/`, `ansible_distribution_version` means `jobs-2.6/`. Once the project is there,
+`openbach-run --engine controller` finds out by itself and names the files that are missing.
 
 Installing a job adds the Debian packages that it uses and its own files; uninstalling it removes its own files only.
 
@@ -244,7 +254,8 @@ Installing a job adds the Debian packages that it uses and its own files; uninst
 {add_jobs}
 ```
 
-Agents are those of `inventory.yml`; on each the jobs that its entity needs:
+Agents are those of `inventory.yml`; on each the jobs that its entity needs. One command after the other: each waits for its
+playbooks, and many at once overload a small controller.
 
 ```sh
 {install_jobs}
@@ -270,15 +281,54 @@ projects OpenBACH starts neither.
 
 {scenarios}
 
-From the web UI: open the project, choose the scenario, give its arguments, start. From a terminal, with the table at the end:
+From the web UI: open the project, choose the scenario, give its arguments, start. It asks for every argument and shows neither
+defaults nor choices; these are they:
+
+{arguments}
+
+Everything else is a constant of the scenario, with the value that is in its file. From a terminal, with defaults, sweeps
+and the table at the end, constants included (`buffer_bdp=4`; such a scenario is uploaded under a name of its own):
 
 ```sh
 openbach-run --engine controller --controller ADDRESS --project {project} geo_loss
 ```
+
+## 4. When something goes wrong
+
+OpenBACH can lose a stop that reaches a job while it is being started. The job stays and its port stays taken, so that later
+runs fail. This ends all jobs of the testbed on its hosts:
+
+```sh
+{stop_all}
+```
+
+A job's log is in `/var/log/openbach/JOB_*.log` on its agent, and in the collector's Elasticsearch (in Kibana:
+`scenario_instance_id: N`).
 """
 
 
-def instructions(name: str, inventory: Inventory, scenarios: Sequence[Scenario], addresses: Mapping[str, str]) -> str:
+def argument_table(scenarios: Sequence[Scenario], packages: Mapping[str, Package]) -> str:
+    """The arguments of all scenarios, with a value to type and what else there is."""
+    jobs = {name: package.job for name, package in packages.items()}
+    subs = {scenario.name: scenario for scenario in scenarios}
+    rows: dict[str, tuple[str, str, str]] = {}
+    for scenario in scenarios:
+        choices = argument_choices(scenario, jobs, subs)
+        swept, defaults = scenario.sweep.get("values", {}), scenario.sweep.get("defaults", {})
+        for name, text in scenario.arguments.items():
+            value = str(defaults.get(name, swept.get(name, [""])[0]))
+            rows.setdefault(name, (value, " ".join(f"`{choice}`" for choice in choices.get(name, ())), text))
+    lines = [f"| `{name}` | `{value}` | {listed} | {text} |" for name, (value, listed, text) in rows.items()]
+    return "\n".join(["| argument | value, if you have no other | values | meaning |", "|---|---|---|---|", *lines])
+
+
+def instructions(
+    name: str,
+    inventory: Inventory,
+    scenarios: Sequence[Scenario],
+    addresses: Mapping[str, str],
+    packages: Mapping[str, Package],
+) -> str:
     needed = jobs_by_entity(scenarios)
     jobs = sorted({job for listed in needed.values() for job in listed})
     address = {host.entity: addresses.get(host.entity, "ADDRESS") for host in inventory.hosts}
@@ -292,5 +342,8 @@ def instructions(name: str, inventory: Inventory, scenarios: Sequence[Scenario],
         attach="\n".join(
             f"python3 modify_entity.py {host.entity} {name} -a {address[host.entity]}" for host in inventory.hosts
         ),
+        arguments=argument_table(scenarios, packages),
+        stop_all=f"python3 stop_all_job_instances.py {' '.join(address[name] for name in needed)} "
+        + " ".join(f"-j {job}" for job in jobs),
         scenarios="\n".join(f"- `{scenario.name}`: {scenario.description}" for scenario in scenarios),
     )

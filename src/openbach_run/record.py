@@ -39,6 +39,7 @@ class Record:
     run_id: str
     scenario: str
     arguments: dict[str, str]
+    """And constants."""
     seed: int
     status: str
     error: str | None

@@ -4,6 +4,7 @@ counts as a run of the scenario that made it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from openbach_run.campaign import Campaign
 from openbach_run.engine.virtual import COMPLAINED
-from openbach_run.model import Scenario, kind_of
+from openbach_run.model import kind_of
 from openbach_run.record import Record, events
 from openbach_run.results import measures
 
@@ -23,12 +24,14 @@ def unfold(record: Record, run_dir: Path) -> list[Record]:
     root = _root(told)
     if any(event["event"] == "job_started" and event["scenario_instance_id"] == root for event in told):
         return [record]
+    own = _own_arguments(run_dir)
+    constants = {} if own is None else {name: value for name, value in record.arguments.items() if name not in own}
     ends = {event["scenario_instance_id"]: event for event in told if event["event"] == "scenario_ended"}
     parts = [
         replace(
             record,
             scenario=event["scenario"],
-            arguments=event["arguments"],
+            arguments={**event["arguments"], **constants},
             status=ends[number]["status"] if number in ends and record.status != COMPLAINED else record.status,
             virtual_s=ends[number]["t_s"] - event["t_s"] if number in ends else 0.0,
             measures=measures(run_dir, number),
@@ -47,22 +50,24 @@ def unfold_all(records: Sequence[Record], runs: Path) -> list[Record]:
 def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
     """The campaign that a scenario stands for whose functions all start the same other scenario."""
     bodies = [function[kind_of(function)] for function in campaign.scenario.functions]
-    names = {body.get("scenario_name") for body in bodies}
-    if len(names) != 1 or (name := str(*names)) not in campaign.sub_scenarios:
+    started = {body.get("scenario_name") for body in bodies}
+    if len(started) != 1 or (name := str(*started)) not in campaign.sub_scenarios:
         return campaign
     sub, parts = campaign.sub_scenarios[name], [part for part in unfolded if part.scenario == name]
-    values = {argument: _values(sub, argument, parts) for argument in bodies[0]["arguments"]}
+    names = [*bodies[0]["arguments"], *sub.defaults]
+    values = {
+        argument: tuple(dict.fromkeys(part.arguments[argument] for part in parts if argument in part.arguments))
+        for argument in names
+    }
     return Campaign(campaign.path, sub, {}, values, campaign.seeds)
 
 
-def _values(sub: Scenario, argument: str, parts: Sequence[Record]) -> tuple[str, ...]:
-    """The values that an argument had; `$cc` for one that always had the value of cc, as its default says."""
-    default = str(sub.sweep.get("defaults", {}).get(argument, ""))
-    if default.startswith("$") and all(
-        part.arguments.get(argument) == part.arguments.get(default[1:]) for part in parts
-    ):
-        return (default,)
-    return tuple(dict.fromkeys(part.arguments[argument] for part in parts if argument in part.arguments))
+def _own_arguments(run_dir: Path) -> set[str] | None:
+    """Names of the arguments of the scenario that was launched; None for a run that does not say."""
+    try:
+        return set(json.loads((run_dir / "run.json").read_text())["arguments"])
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _root(told: Sequence[Mapping[str, Any]]) -> Any:

@@ -58,7 +58,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     for cell in campaign.cells:
         shown = _cell(by_cell.get(tuple(cell.values()), []), campaign.measure)
         rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
-    defaults = campaign.scenario.sweep.get("defaults", {})
+    defaults = {**campaign.scenario.sweep.get("defaults", {}), **campaign.constants}
     fixed = ", ".join(
         f"{name}={values[0]}"
         for name, values in campaign.values.items()

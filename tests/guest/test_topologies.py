@@ -46,8 +46,8 @@ def addresses(run: Run) -> dict[str, list[tuple[str, str]]]:
     found = defaultdict(list)
     for packet in pcapng.read(run.capture):
         if packet.ip:
-            ends = tuple(str(ipaddress.ip_address(packet.ip[at : at + 4])) for at in (12, 16))
-            found[packet.interface].append(ends)
+            source, destination = (str(ipaddress.ip_address(packet.ip[at : at + 4])) for at in (12, 16))
+            found[packet.interface].append((source, destination))
     return found
 
 

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +23,8 @@ pc,12,file_transfer,7,7,,,1000000,8000000.0,2026-11-21 04:40:51.123000+00:00,1.5
 Answer = tuple[int, Any]
 Fault = Callable[[], Answer | None]
 """What happens instead: an answer, or None for a connection that is dropped."""
+HARM = ("none", "reset before", "reset after", "half", "502 before", "502 after", "slow")
+"""What a network does to a request: nothing; before or after the controller has done what it was asked for."""
 
 
 @dataclass
@@ -36,7 +41,19 @@ class FakeController:
     faults: dict[tuple[str, str], list[Fault]] = field(default_factory=dict)
     """By method and end of the path: what goes wrong, one after the other."""
     started: list[dict[str, str]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    """Of the scenarios that were started."""
     stopped: bool = False
+    left: list[dict[str, Any]] = field(default_factory=list)
+    """Job instances that run although no scenario does."""
+    stubborn: bool = False
+    """They do not end when they are told to."""
+    logs: list[list[Any]] = field(default_factory=list)
+    collector: tuple[str, int] = ("127.0.0.1", 9)
+    version: str = "2.7.0"
+    csv: str = CSV
+    harm: Callable[[], str] = lambda: "none"
+    slow_s: float = 0.0
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
     url: str = ""
     polls: int = 0
@@ -55,7 +72,7 @@ class FakeController:
                 right = body["login"] == "admin" and body["password"] == "secret"
                 return (200, {"username": "admin"}) if right else (401, {"msg": "Wrong Credentials"})
             case "GET", ["version"]:
-                return 200, {"openbach_version": "2.7.0"}
+                return 200, {"openbach_version": self.version}
             case "GET", ["project", "satvpn"]:
                 entities = [
                     {"name": name, "agent": address and {"address": address}} for name, address in self.entities.items()
@@ -66,7 +83,7 @@ class FakeController:
             case "GET", ["job"] if query:
                 return 200, {"agent": query, "installed_jobs": [{"name": name} for name in self.installed]}
             case "GET", ["job"]:
-                return 200, [{"general": {"name": name, "job_version": "1.0"}} for name in self.jobs]
+                return 200, [self.job(name) for name in self.jobs]
             case "GET", ["project", _, "scenario", name] if name not in self.scenarios:
                 return 404, {"error": "The requested Scenario is not in the database"}
             case "GET", ["project", _, "scenario", name]:
@@ -78,26 +95,65 @@ class FakeController:
                 self.scenarios[name] = body
                 return 200, body
             case "GET", ["project", _, "scenario", _, "scenario_instance"]:
-                return 200, [{"scenario_instance_id": 6 + len(self.started)}] if self.started else []
-            case "POST", ["project", _, "scenario", _, "scenario_instance"]:
-                self.started.append(body["arguments"])
+                return 200, self.listed()
+            case "GET", ["project", _, "scenario_instance"]:
+                return 200, self.listed()
+            case "POST", ["project", _, "scenario", name, "scenario_instance"]:
+                self.start(body["arguments"], name)
                 return 200, {"scenario_instance_id": 6 + len(self.started)}
             case "POST", ["scenario_instance", _]:
                 self.stopped = True
                 return 204, None
+            case "GET", ["job_instance"]:
+                return 202, {"instances": [{"address": "10.0.0.0", "installed_jobs": [
+                    {"job_name": one["name"], "instances": [one]} for one in self.left
+                ]}]}  # fmt: skip
+            case "POST", ["job_instance"]:
+                self.left = self.left if self.stubborn else []
+                return 202, {}
+            case "GET", ["collector"]:
+                return 200, [{"address": self.collector[0], "logs_query_port": self.collector[1]}]
+            case "GET", ["logs"]:
+                return 200, self.logs
             case "GET", ["scenario_instance", number]:
                 return 200, self.instance(int(number))
             case "GET", ["scenario_instance", _, "csv"]:
-                return CSV
+                return self.csv
         return 404, {"error": f"no route {method} {path}"}
+
+    def job(self, name: str) -> dict[str, Any]:
+        return {
+            "general": {"name": name, "job_version": "1.0"},
+            "platform_configuration": [{"ansible_distribution_release": "noble"}],
+            "statistics": [{"name": "bytes"}],
+        }
+
+    def start(self, arguments: dict[str, str], name: str = "geo") -> None:
+        self.started.append(arguments)
+        self.names.append(name)
+        self.polls = 0
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Newest first, in the quiet form. The newest runs until it was looked at often enough."""
+        return [
+            {"scenario_instance_id": 7 + index, "scenario_name": name,
+             "status": "Running" if index == len(self.names) - 1 and not self.has_ended else "Finished Ok"}
+            for index, name in reversed(list(enumerate(self.names)))
+        ]  # fmt: skip
+
+    @property
+    def has_ended(self) -> bool:
+        return self.stopped or self.polls >= self.polls_until_end
 
     def instance(self, number: int) -> dict[str, Any]:
         self.polls += 1
-        ended = self.stopped or self.polls >= self.polls_until_end
+        ended = self.has_ended or number < 6 + len(self.started)
         status = "Stopped" if self.stopped else self.final_status if ended else "Running"
         return {
-            "scenario_name": "geo",
-            "arguments": [],
+            "scenario_name": self.names[number - 7],
+            "arguments": [
+                {"name": name, "value": value} for name, value in {"constant": "1", **self.started[number - 7]}.items()
+            ],
             "scenario_instance_id": number,
             "status": status,
             "start_date": "2026-11-21T04:40:00Z",
@@ -108,22 +164,53 @@ class FakeController:
 
 @contextmanager
 def serving(controller: FakeController) -> Iterator[FakeController]:
+    """Over HTTP, as OpenBACH's uWSGI: a connection looks as if it were kept, and whoever uses it again meets a reset."""
+
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        used = False
+
+        def handle_one_request(self) -> None:
+            if not self.used:
+                self.used = True
+                super().handle_one_request()
+                self.close_connection = False
+            elif self.rfile.read(1):
+                self.reset()
+            else:
+                self.close_connection = True
+
+        def reset(self) -> None:
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            self.rfile, self.wfile = io.BytesIO(), io.BytesIO()
+
         def respond(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
             body = json.loads(self.rfile.read(length) or b"null")
-            answer = controller.answer(self.command, self.path, body)
-            if answer is None:
-                self.close_connection = True
-                self.connection.close()
+            harm = controller.harm()
+            if harm == "reset before":
+                self.reset()
                 return
+            answer = (502, None) if harm == "502 before" else controller.answer(self.command, self.path, body)
+            if answer is None or harm == "reset after":
+                self.reset()
+                return
+            if harm == "slow":
+                threading.Event().wait(controller.slow_s)
             status, content = (200, answer) if isinstance(answer, str) else answer
+            if harm == "502 after":
+                status, content = 502, None
             text = content if isinstance(content, str) else "" if content is None else json.dumps(content)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text.encode())))
-            self.end_headers()
-            with suppress(BrokenPipeError):  # who asked did not wait
-                self.wfile.write(text.encode())
+            with suppress(BrokenPipeError, ConnectionResetError):  # who asked did not wait
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                whole = text.encode()
+                self.wfile.write(whole[: len(whole) // 2] if harm == "half" else whole)
+                if harm == "half":
+                    self.reset()
 
         do_GET = do_POST = do_PUT = respond
 

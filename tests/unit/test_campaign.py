@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from openbach_run.campaign import Campaign, RunSpec, parse_seeds, plan, plan_file
 from openbach_run.errors import InputError
+from openbach_run.guest.main import LINK_FILES
 from openbach_run.inventory import load_inventory
 from openbach_run.job_packages import load_packages
+from openbach_run.model import parse_scenario
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([REPOSITORY / "jobs"])
@@ -34,9 +36,9 @@ def test_the_whole_table_is_the_default() -> None:
     assert len(campaign.cells) == 4 * 3 * 3
     assert campaign.swept == ["vpn", "cc", "loss"]
     assert campaign.cells[0] == {
-        "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "cc_pep": "cubic", "cc_tunnel": "cubic",
-        "size": "30M", "initcwnd": "10", "initcwnd_pep": "10", "streams": "1", "series_s": "0",
-        "rate": "10M", "return_rate": "10M", "buffer_bdp": "1", "queue": "fifo", "jitter_ms": "0", "link_file": "none",
+        "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "cc_pep": "same", "cc_tunnel": "same",
+        "size": "30M", "initcwnd": "10", "initcwnd_pep": "same", "streams": "1", "series_s": "0",
+        "rate": "10M", "return_rate": "same", "buffer_bdp": "1", "queue": "fifo", "jitter_ms": "0", "link_file": "none",
         "burst_packets": "1", "loss_at": "satellite",
     }  # fmt: skip
 
@@ -59,7 +61,9 @@ def test_given_values_are_swept_in_place_of_the_files() -> None:
         (["vpn=wiregard"], "did you mean wireguard"),
         (["loss=much"], "should be 'float'"),
         (["cc_pep=$nothing"], "comes an argument of the scenario"),
-        (["cc=$cc_pep"], "comes an argument of the scenario"),
+        (["cc=$cc_pep"], "cc is one of cubic"),
+        (["queue=red"], "queue is one of fifo, codel"),
+        (["initcwmd=3"], "did you mean initcwnd"),
         (["initcwnd=ten"], "should be 'int'"),
     ],
 )
@@ -96,10 +100,59 @@ def test_an_argument_without_a_value_is_named(tmp_path: Path) -> None:
 
 
 def test_a_value_may_be_that_of_another_argument() -> None:
-    cells = planned("cc=cubic,bbr", "vpn=none", "loss=0").cells
+    """`$cc` is how `same` was written before."""
+    cells = planned("cc=cubic,bbr", "vpn=none", "loss=0", "cc_pep=$cc").cells
     assert [(cell["cc"], cell["cc_pep"]) for cell in cells] == [("cubic", "cubic"), ("bbr", "bbr")]
     cells = planned("cc=cubic,bbr", "vpn=none", "loss=0", "cc_pep=bbr").cells
     assert [(cell["cc"], cell["cc_pep"]) for cell in cells] == [("cubic", "bbr"), ("bbr", "bbr")]
+
+
+def test_constants_are_set_and_swept_like_arguments() -> None:
+    campaign = planned("vpn=none", "cc=bbr", "loss=0", "buffer_bdp=1,4", "cc_tunnel=hybla")
+    assert campaign.swept == ["buffer_bdp"]
+    one, other = runs(campaign)
+    assert one.arguments.keys() == {"vpn", "pep", "cc", "loss", "size"}
+    assert (one.scenario["constants"]["buffer_bdp"], other.scenario["constants"]["buffer_bdp"]) == ("1", "4")
+    assert other.values["buffer_bdp"] == "4"
+    assert other.values["cc_tunnel"] == other.scenario["constants"]["cc_tunnel"] == "hybla"
+    functions = {function["label"]: function["start_job_instance"] for function in other.scenario["openbach_functions"][:8]}
+    assert functions["TCP of box"]["transport_profile"]["cc"] == [["$cc_tunnel"]]
+    assert functions["TCP of pc"]["transport_profile"]["cc"] == [["$cc"]]
+    assert parse_scenario(other.scenario, {name: one.job for name, one in PACKAGES.items()}), "a platform takes it"
+    assert one.run_id != other.run_id
+    (plain,) = runs(planned("vpn=none", "cc=bbr", "loss=0"))
+    (given,) = runs(planned("vpn=none", "cc=bbr", "loss=0", "buffer_bdp=1", "rate=10M", "cc_tunnel=same"))
+    assert plain.run_id == given.run_id
+
+
+def test_constants_of_a_sub_scenario_are_set_through_its_parent() -> None:
+    campaign = planned("rate=20M", "size=1M", path=REPOSITORY / "scenarios/geo_loss_table.json")
+    (run,) = runs(campaign)
+    assert run.arguments == {"pep": "none", "size": "1M"}
+    assert run.sub_scenarios["geo_loss"]["constants"]["rate"] == "20M"
+    assert run.values["rate"] == "20M"
+
+
+def test_a_link_file_may_be_a_constant(tmp_path: Path) -> None:
+    """Also a sub-scenario's. The guest reads its copy, a platform the path that was given."""
+    file = tmp_path / "link.csv"
+    file.write_text("time_s,rate_bps,delay_ms\n0,1000000,250\n")
+    (run,) = runs(planned(f"link_file={file}", path=REPOSITORY / "scenarios/geo_loss_table.json"))
+    assert run.link_files == {"link_file": file.read_text()}
+    given = run.for_guest()
+    assert given["sub_scenarios"]["geo_loss"]["constants"]["link_file"] == f"{LINK_FILES}/link_file"
+    assert given["values"]["link_file"] == str(file)
+
+
+@pytest.mark.parametrize("file", sorted((REPOSITORY / "scenarios").glob("*.json")), ids=lambda file: file.stem)
+def test_a_person_is_asked_for_six_values_at_most(file: Path) -> None:
+    """Each is mandatory and without a default in OpenBACH's web UI. A value with `$` is understood nowhere but here."""
+    scenario = json.loads(file.read_text())
+    assert len(scenario["arguments"]) <= 6
+    described = {**scenario["constants"], **scenario.get("x-same", {})}
+    assert described.keys() == scenario.get("x-constants", {}).keys()
+    texts = [*scenario["arguments"].values(), *scenario["constants"].values(), *scenario["x-sweep"]["defaults"].values()]
+    assert not [text for text in texts if "$" in text]
 
 
 def test_x_sweep_must_have_its_shape(tmp_path: Path) -> None:

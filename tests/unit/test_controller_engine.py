@@ -4,19 +4,26 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_controller import FakeController, serving
+from fake_controller import HARM, FakeController, serving
 
 from openbach_run import cli
 from openbach_run.campaign import plan
 from openbach_run.engine import controller as engine_module
-from openbach_run.engine import rest
+from openbach_run.engine import reasons, rest
 from openbach_run.engine.controller import ControllerEngine, as_collected
 from openbach_run.engine.rest import Access, Controller, base_url, read_access
 from openbach_run.engine.virtual import Outcome
@@ -26,12 +33,19 @@ from openbach_run.job_packages import load_packages
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
 CAMPAIGN = plan(ROOT / "scenarios/geo.json", ["vpn=none", "cc=bbr"], (1,), PACKAGES)
+VALUES = {"vpn": "none", "pep": "none", "cc": "bbr", "loss": "0", "size": "1M"}
 HOSTS = ("pc", "box", "st", "sat", "gw", "pop", "server")
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeController]:
     monkeypatch.setattr(rest, "RETRY_S", 0.01)
+    monkeypatch.setattr(rest, "LONGEST_RETRY_S", 0.02)
+    monkeypatch.setattr(rest, "LOST_LIMIT_S", 1.0)
+    monkeypatch.setattr(rest, "LOG_IN_LIMIT_S", 0.1)
+    monkeypatch.setattr(engine_module, "ARRIVAL_LIMIT_S", 0.05)
+    monkeypatch.setattr(engine_module, "LEFTOVERS_LIMIT_S", 0.05)
+    monkeypatch.setattr(reasons, "LOGS_LIMIT_S", 0.05)
     jobs = sorted(PACKAGES)
     entities: dict[str, str | None] = {f"satvpn_{host}": f"10.0.0.{index}" for index, host in enumerate(HOSTS)}
     with serving(FakeController(entities=entities, installed=[*jobs], jobs=jobs)) as started:
@@ -44,7 +58,7 @@ def engine_of(fake: FakeController, timeout_s: float = 10) -> ControllerEngine:
 
 
 def run(engine: ControllerEngine, run_dir: Path, limit_s: float = 10) -> Outcome:
-    spec = {"scenario": {"name": "geo"}, "arguments": {"vpn": "none"}, "virtual_limit_s": limit_s}
+    spec = {"values": VALUES, "virtual_limit_s": limit_s}
     return engine.run(spec, run_dir, 0, lambda event: None)
 
 
@@ -75,7 +89,7 @@ def test_same_table_and_files_as_the_virtual_engine(
     written = "".join(file.read_text() for file in record.parent.iterdir() if file.is_file())
     assert "secret" not in written + printed.out + printed.err
     (sent,) = fake.started
-    assert {"vpn": "none", "cc": "bbr", "pep": "none", "size": "30M", "loss": "0"}.items() <= sent.items()
+    assert sent == {"vpn": "none", "cc": "bbr", "pep": "none", "size": "30M", "loss": "0"}
 
 
 @pytest.mark.parametrize(("options", "words"), [(["--pcap"], "tcpdump"), (["--workers", "2"], "one at a time")])
@@ -107,7 +121,7 @@ def test_names_everything_that_is_missing(fake: FakeController) -> None:
     text = str(caught.value)
     assert "no entity satvpn_sat" in text
     assert "satvpn_gw has no agent" in text
-    assert "no job vpn: add its package" in text
+    assert "no job vpn: add jobs-2.7/vpn.tar.gz" in text
     assert "file_transfer is not installed on 10.0.0.0, the agent of satvpn_pc" in text
     assert not fake.scenarios
 
@@ -125,7 +139,7 @@ def test_names_everything_that_is_missing(fake: FakeController) -> None:
     ],
 )
 def test_refusals_in_words(fake: FakeController, method: str, end: str, status: int, words: str) -> None:
-    fake.fail(method, end, lambda: (status, {"error": "so it is"}))
+    fake.fail(method, end, *[lambda: (status, {"error": "so it is"})] * 9)
     with pytest.raises(SetupError, match=words) as caught:
         engine_of(fake).prepare(quiet)
     assert "secret" not in str(caught.value)
@@ -164,10 +178,7 @@ def test_events_and_statistics_are_kept(fake: FakeController, tmp_path: Path) ->
 
 def test_a_failed_job_is_named(fake: FakeController, tmp_path: Path) -> None:
     fake.final_status = "Finished Ko"
-    fake.functions = [
-        {"id": 3, "label": "VPN", "status": "Finished",
-         "job": {"id": 12, "name": "vpn", "entity": "satvpn_pop", "status": "Error"}},
-    ]  # fmt: skip
+    fake.functions = [{"id": 3, "label": "VPN", "status": "Finished", "job": FAILED_JOB}]
     outcome = run(engine_of(fake), tmp_path)
     assert outcome.status == "Finished Ko"
     assert outcome.error is not None
@@ -189,7 +200,7 @@ def test_reads_survive_dropped_connections(fake: FakeController, tmp_path: Path)
 
 def test_an_order_whose_answer_was_lost_is_not_given_twice(fake: FakeController, tmp_path: Path) -> None:
     def start_and_drop() -> None:
-        fake.started.append({})
+        fake.start(VALUES)
 
     fake.fail("POST", "scenario_instance/", start_and_drop)
     assert run(engine_of(fake), tmp_path).error is None
@@ -198,14 +209,20 @@ def test_an_order_whose_answer_was_lost_is_not_given_twice(fake: FakeController,
 
 def test_an_order_that_never_arrived(fake: FakeController, tmp_path: Path) -> None:
     fake.fail("POST", "scenario_instance/", lambda: None)
+    assert run(engine_of(fake), tmp_path).error is None
+    assert len(fake.started) == 1
+
+
+def test_a_controller_that_never_answers_an_order(fake: FakeController, tmp_path: Path) -> None:
+    fake.fail("POST", "scenario_instance/", *[lambda: None] * 100)
     outcome = run(engine_of(fake), tmp_path)
     assert outcome.status == "Controller Lost"
-    assert "dropped" in str(outcome.error)
+    assert "reset" in str(outcome.error)
     assert not fake.started
 
 
 def test_a_controller_that_stays_away(fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "LOST_LIMIT_S", 0.1)
+    monkeypatch.setattr(rest, "LOST_LIMIT_S", 0.1)
     fake.fail("GET", "scenario_instance/7/", *[lambda: None] * 100)
     outcome = run(engine_of(fake), tmp_path)
     assert outcome.status == "Controller Lost"
@@ -217,7 +234,7 @@ def test_a_slow_answer_has_a_limit(fake: FakeController, tmp_path: Path) -> None
         time.sleep(1)
         return 200, {"scenario_instance_id": 9}
 
-    fake.fail("POST", "scenario_instance/", stall)
+    fake.fail("POST", "scenario_instance/", *[stall] * 100)
     outcome = run(engine_of(fake, timeout_s=0.2), tmp_path)
     assert "gave no answer" in str(outcome.error)
 
@@ -252,9 +269,322 @@ def test_stop_stops_the_instance(fake: FakeController, tmp_path: Path) -> None:
     assert fake.stopped
 
 
+def test_constants_of_ones_own_go_under_a_name_of_their_own(fake: FakeController, tmp_path: Path) -> None:
+    """The platform's geo stays as it is for those who launch it in the web UI."""
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    before = dict(fake.scenarios)
+    for rate in ("20M", "10M"):
+        place = tmp_path / f"{rate}.unfinished"
+        place.mkdir()
+        outcome = engine.run({"values": {**VALUES, "rate": rate}, "virtual_limit_s": 10}, place, 0, lambda event: None)
+        assert outcome.error is None
+        events = [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
+        assert {event["scenario"] for event in events if "scenario" in event} == {"geo"}
+    own, usual = fake.names
+    assert usual == "geo"
+    assert fake.scenarios.keys() == {"geo", own}
+    assert fake.scenarios["geo"] == before["geo"]
+    assert fake.scenarios[own]["constants"] == {**before["geo"]["constants"], "rate": "20M"}
+    assert fake.scenarios[own]["description"].endswith("; rate=20M")
+    assert fake.started == [VALUES, VALUES]
+
+
+# What goes wrong on the way
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_request_is_lost(fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """100 requests and more, a third of which meet something: each run is started once, and its results are there."""
+    monkeypatch.setattr(rest, "LOST_LIMIT_S", 10.0)
+    monkeypatch.setattr(rest, "LOG_IN_LIMIT_S", 10.0)
+    monkeypatch.setattr(engine_module, "ARRIVAL_LIMIT_S", 0.5)  # a busy machine takes some time to start anything
+    chance = random.Random(seed)
+    fake.slow_s = 0.4
+    fake.harm = lambda: chance.choice(HARM) if chance.random() < 0.4 else "none"
+    engine = engine_of(fake, timeout_s=0.3)
+    engine.prepare(quiet)
+    runs = 0
+    while len(fake.asked) < 100:
+        place = tmp_path / f"{runs}.unfinished"
+        place.mkdir()
+        spec = {"values": {**VALUES, "size": str(1000 + runs)}, "virtual_limit_s": 10}
+        outcome = engine.run(spec, place, 0, lambda event: None)
+        assert outcome.error is None, outcome.error
+        assert "transfer_time_s" in (place / "statistics.jsonl").read_text()
+        runs += 1
+    assert [started["size"] for started in fake.started] == [str(1000 + number) for number in range(runs)]
+
+
+def test_kept_connections_that_are_closed(fake: FakeController) -> None:
+    """As OpenBACH's uWSGI does it; a session that keeps connections loses every other one of these."""
+    controller = Controller(Access(fake.url, "admin", "secret"))
+    controller.log_in()
+    for _ in range(100):
+        controller.post("job_instance/", body={"action": "stop", "job_instance_ids": []})
+
+
+def test_results_that_could_not_be_fetched_are_fetched_later(fake: FakeController, tmp_path: Path) -> None:
+    fake.fail("GET", "/csv/", *[lambda: None] * 1000)
+    first, second = tmp_path / "id.unfinished", tmp_path / "again" / "id.unfinished"
+    first.mkdir()
+    outcome = run(engine_of(fake), first)
+    assert outcome.status == "Controller Lost"
+    assert "the same command fetches its results" in str(outcome.error)
+    fake.faults.clear()
+    first.rename(tmp_path / "id")  # the record of the failure
+    first.mkdir()
+    assert run(engine_of(fake), first).error is None
+    assert "transfer_time_s" in (first / "statistics.jsonl").read_text()
+    assert len(fake.started) == 1
+    (tmp_path / "id").rename(tmp_path / "old")
+    first.rename(tmp_path / "id")
+    first.mkdir()
+    assert run(engine_of(fake), first).error is None, "--rerun"
+    assert len(fake.started) == 2
+    assert not second.exists()
+
+
+def test_a_killed_command_is_taken_up(fake: FakeController, tmp_path: Path) -> None:
+    """It had started instance 7, which still runs."""
+    place = tmp_path / "id.unfinished"
+    place.mkdir()
+    (tmp_path / "id.instance").write_text("7\n")
+    fake.start(VALUES)
+    assert run(engine_of(fake), place).error is None
+    assert len(fake.started) == 1
+
+
+@pytest.mark.parametrize("what", ["stopped", "other", "unknown"])
+def test_an_instance_that_is_no_result(fake: FakeController, tmp_path: Path, what: str) -> None:
+    place = tmp_path / "id.unfinished"
+    place.mkdir()
+    (tmp_path / "id.instance").write_text("7\n")
+    fake.start({**VALUES, "vpn": "wireguard"} if what == "other" else VALUES)
+    fake.polls_until_end = 1
+    fake.polls = 1
+    if what == "unknown":
+        fake.fail("GET", "scenario_instance/7/", lambda: (404, {"error": "not in the database"}))
+    if what == "stopped":
+        fake.fail("GET", "scenario_instance/7/", lambda: (200, {**fake.instance(7), "status": "Stopped"}))
+    assert run(engine_of(fake), place).error is None
+    assert len(fake.started) == 2
+
+
+def test_a_controller_that_starts_again_meanwhile(fake: FakeController, tmp_path: Path) -> None:
+    fake.fail("GET", "scenario_instance/7/", *[lambda: (500, {"error": "Traceback …"})] * 3)
+    assert run(engine_of(fake), tmp_path).error is None
+
+
+def test_a_session_that_was_forgotten(fake: FakeController, tmp_path: Path) -> None:
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    fake.fail("POST", "scenario_instance/", lambda: (403, {"error": "Forbidden"}))
+    assert run(engine, tmp_path).error is None
+
+
+def stopped_while_running(fake: FakeController, run_dir: Path, engine: ControllerEngine) -> None:
+    fake.polls_until_end = 10**9
+
+    def work() -> None:
+        with suppress(InterruptedError):
+            run(engine, run_dir)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    end_s = time.monotonic() + 10
+    while fake.polls < 2:
+        assert time.monotonic() < end_s, "the scenario was not followed within 10 s"
+        time.sleep(0.01)
+    try:
+        engine.stop()
+    finally:
+        worker.join(10)
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_stop_without_an_answer_is_repeated(fake: FakeController, tmp_path: Path, arrives: bool) -> None:
+    lost = []
+
+    def order_lost() -> None:
+        lost.append("stop")
+        fake.stopped = arrives
+
+    fake.fail("POST", "scenario_instance/7/", order_lost, order_lost)
+    stopped_while_running(fake, tmp_path, engine_of(fake))
+    assert len(lost) == 2
+    assert fake.stopped
+
+
+def test_a_stop_that_never_arrives_is_told(fake: FakeController, tmp_path: Path) -> None:
+    fake.fail("POST", "scenario_instance/7/", *[lambda: None] * 1000)
+    with pytest.raises(SetupError, match=r"7 may still be running .* stop_scenario_instance.py 7"):
+        stopped_while_running(fake, tmp_path, engine_of(fake))
+
+
+def test_ctrl_c_over_a_bad_connection(fake: FakeController, tmp_path: Path) -> None:
+    """The command itself, as a person stops it: it waits until the platform has stopped, and the next one goes on."""
+    chance = random.Random(5)
+    fake.harm = lambda: chance.choice(HARM[1:6]) if fake.started and chance.random() < 0.3 else "none"
+    fake.polls_until_end = 10**9
+    access = {"controller": fake.url, "login": "admin", "password": "secret"}
+    (tmp_path / "controller").write_text(json.dumps(access))
+    cell = ["geo", "vpn=none", "cc=bbr", "size=1M", "--engine", "controller", "--quiet", "--results", str(tmp_path / "r")]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "openbach_run", *cell], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    end_s = time.monotonic() + 60
+    while fake.polls < 2:
+        assert time.monotonic() < end_s, "the scenario was not followed within 60 s"
+        assert command.poll() is None, command.communicate()
+        time.sleep(0.01)
+    command.send_signal(signal.SIGINT)
+    _, told = command.communicate(timeout=60)
+    assert (command.returncode, fake.stopped) == (130, True), told
+    assert "stopping scenario instance 7" in told
+    assert "secret" not in told
+
+
+# What still runs on the hosts
+
+
+LEFT = {"name": "file_transfer", "id": 31, "entity": "satvpn_server", "status": "Running"}
+
+
+def test_a_job_of_an_earlier_run_is_named(fake: FakeController, tmp_path: Path) -> None:
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    fake.left = [LEFT, {**LEFT, "name": "vpn", "id": 32, "entity": "satvpn_pop"}]
+    with pytest.raises(SetupError) as caught:
+        run(engine, tmp_path)
+    text = str(caught.value)
+    assert "the job file_transfer (instance 31) on satvpn_server is running" in text
+    assert "python3 stop_job_instance.py 31" in text
+    assert "python3 stop_all_job_instances.py 10.0.0.0 -j file_transfer -j vpn" in text
+    assert not fake.started
+
+
+def test_jobs_of_others_are_left_alone(fake: FakeController, tmp_path: Path) -> None:
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    fake.left = [{**LEFT, "name": "cpu_monitoring"}, {**LEFT, "status": "Not Running"}]
+    assert run(engine, tmp_path).error is None
+
+
+def test_a_scenario_that_runs_already_is_named(fake: FakeController, tmp_path: Path) -> None:
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    fake.start(VALUES)
+    with pytest.raises(SetupError, match=r"scenario instance 7 \(geo\) is running; .* stop_scenario_instance.py 7"):
+        run(engine, tmp_path)
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_job_that_a_stop_has_missed(fake: FakeController, tmp_path: Path, stubborn: bool) -> None:
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    fake.functions = [{"id": 0, "label": "server", "status": "Stopped", "job": LEFT}]
+    fake.stubborn = stubborn
+
+    def stop() -> tuple[int, Any]:
+        fake.left, fake.stopped = [LEFT], True
+        return 204, None
+
+    fake.fail("POST", "scenario_instance/7/", stop)
+    if stubborn:
+        with pytest.raises(SetupError, match=r"stop_job_instance.py 31"):
+            stopped_while_running(fake, tmp_path, engine)
+    else:
+        stopped_while_running(fake, tmp_path, engine)
+        assert fake.left == []
+
+
+# Why a run failed
+
+FAILED_JOB = {"id": 12, "name": "vpn", "entity": "satvpn_pop", "agent": "10.0.0.5", "status": "Error"}
+
+
+class Elasticsearch(BaseHTTPRequestHandler):
+    """Of a collector: it has one job's line, in the form of the Elastic Common Schema, and another job's."""
+
+    def do_POST(self) -> None:
+        query = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        assert self.path == "/logstash-*/_search"
+        assert "scenario_instance_id:7 OR owner_scenario_instance_id:7" in query
+        sources = [
+            {"job_instance_id": 13, "severity": 3, "message": "of another job"},
+            {"job_instance_id": 12, "severity": 7, "message": "Starting job vpn"},
+            {"job_instance_id": 12, "message": ["OWNER_… the whole", "openvpn: no TUN device"],
+             "log": {"syslog": {"severity": {"code": 2}}}},
+        ]  # fmt: skip
+        text = json.dumps({"hits": {"hits": [{"_source": source} for source in reversed(sources)]}}).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_the_reason_comes_from_the_collector(fake: FakeController, tmp_path: Path) -> None:
+    fake.final_status = "Finished Ko"
+    fake.functions = [{"id": 3, "label": "VPN", "status": "Finished", "job": FAILED_JOB}]
+    with HTTPServer(("127.0.0.1", 0), Elasticsearch) as collector:
+        threading.Thread(target=collector.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        fake.collector = ("127.0.0.1", collector.server_address[1])
+        outcome = run(engine_of(fake), tmp_path)
+        collector.shutdown()
+    assert outcome.error == "job vpn on satvpn_pop: Error\n  openvpn: no TUN device"
+
+
+def test_where_the_reason_is(fake: FakeController, tmp_path: Path) -> None:
+    fake.final_status = "Finished Ko"
+    fake.functions = [{"id": 3, "label": "VPN", "status": "Finished", "job": FAILED_JOB}]
+    text = str(run(engine_of(fake), tmp_path).error)
+    assert "/var/log/openbach/vpn_*.log on its agent 10.0.0.5" in text
+    assert "http://127.0.0.1:9/logstash-*/_search?q=scenario_instance_id:7" in text
+
+
+def test_a_function_that_could_not_start_its_job(fake: FakeController, tmp_path: Path) -> None:
+    fake.final_status = "Finished Ko"
+    fake.functions = [{"id": 3, "label": "TCP of pc", "status": "Error"}]
+    fake.logs = [["x", 1, "err", "controller", "The requested Installed Job is not in the database"]]
+    text = str(run(engine_of(fake), tmp_path).error)
+    assert text == "function 3 (TCP of pc): Error\n  The requested Installed Job is not in the database"
+
+
+@pytest.mark.parametrize("said", ["2.6.0", "2.7.0"])
+def test_the_version_is_not_taken_from_what_it_says(fake: FakeController, said: str) -> None:
+    """OpenBACH 2.7.0 answers 2.6.0."""
+    fake.version = said
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    assert engine.identity["openbach"].startswith("2.7")
+
+
+# What was measured
+
+
+@pytest.mark.parametrize("status", ["Finished Ko", "Finished Ok"])
+def test_statistics_that_nobody_sends_are_not_waited_for(fake: FakeController, tmp_path: Path, status: str) -> None:
+    """A run that failed, and one whose jobs have no statistics."""
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    fake.final_status, fake.csv = status, ""
+    fake.functions = [{"id": 0, "label": "x", "status": "Finished",
+                       "job": {"id": 12, "name": "command_shell", "entity": "satvpn_pc", "status": "Not Running"}}]  # fmt: skip
+    run(engine, tmp_path)
+    assert sum(path.endswith("/csv/") for _, path, _ in fake.asked) == 2
+
+
 def test_statistics_that_come_late_are_waited_for(fake: FakeController, tmp_path: Path) -> None:
-    fake.fail("GET", "/csv/", lambda: (404, {}), lambda: (404, {}))
-    run(engine_of(fake), tmp_path)
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    fake.functions = [{"id": 0, "label": "x", "status": "Finished",
+                       "job": {"id": 12, "name": "file_transfer", "entity": "satvpn_pc", "status": "Not Running"}}]  # fmt: skip
+    fake.fail("GET", "/csv/", *[lambda: (404, {})] * 5)
+    run(engine, tmp_path)
     assert "transfer_time_s" in (tmp_path / "statistics.jsonl").read_text()
 
 

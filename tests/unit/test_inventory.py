@@ -133,12 +133,23 @@ def _third(content: Any, entity: str) -> None:
     content["all"]["hosts"][entity] = {"satvpn_role": "x", "satvpn_interfaces": [port]}
 
 
-def _ipv6(content: Any) -> None:
-    _network(content, lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64"})
+def _with_ipv6(change: Callable[[Any], object]) -> Callable[[Any], object]:
+    """The change of an inventory whose network has IPv6 addresses."""
+
+    def both(content: Any) -> object:
+        _network(content, lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64"})
+        return change(content)
+
+    return both
 
 
 def _route(content: Any, **route: object) -> None:
     content["all"]["hosts"]["a"]["satvpn_routes"].append(route)
+
+
+def _route_to_an_ipv4_network(content: Any) -> None:
+    _network(content, wan="10.9.0.0/24")
+    _route(content, to="wan", via="fd00::2")
 
 
 def _rule(content: Any, **rule: object) -> None:
@@ -202,15 +213,15 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         ["satvpn_networks.y", "fd00::/64 overlaps x"],
     ),
     "IPv6 address without a network": (lambda c: _interface(c, ipv6="fd00::1"), ["[0].ipv6", "lan has no IPv6"]),
-    "IPv6 address outside": (lambda c: (_ipv6(c), _interface(c, ipv6="fd01::1")), ["[0].ipv6", "fd00::/64"]),
-    "IPv6 address of another kind": (lambda c: (_ipv6(c), _interface(c, ipv6="10.0.0.1")), ["[0].ipv6", "fd00:1::1"]),
-    "IPv6 address twice": (lambda c: (_ipv6(c), _interface(c, ipv6="fd00::2")), ["b", "fd00::2", "already", "a"]),
+    "IPv6 address outside": (_with_ipv6(lambda c: _interface(c, ipv6="fd01::1")), ["[0].ipv6", "fd00::/64"]),
+    "IPv6 address of another kind": (_with_ipv6(lambda c: _interface(c, ipv6="10.0.0.1")), ["[0].ipv6", "fd00:1::1"]),
+    "IPv6 address twice": (_with_ipv6(lambda c: _interface(c, ipv6="fd00::2")), ["b", "fd00::2", "already", "a"]),
     "route of two families": (
-        lambda c: (_ipv6(c), _route(c, to="10.9.0.0/24", via="fd00::2")),
+        _with_ipv6(lambda c: _route(c, to="10.9.0.0/24", via="fd00::2")),
         ["satvpn_routes[1].to", "10.9.0.0/24 is IPv4, but `via` is IPv6"],
     ),
     "IPv6 route to an IPv4 network": (
-        lambda c: (_ipv6(c), _network(c, wan="10.9.0.0/24"), _route(c, to="wan", via="fd00::2")),
+        _with_ipv6(_route_to_an_ipv4_network),
         ["satvpn_routes[1].to", "wan has no IPv6"],
     ),
     "metric": (lambda c: _route(c, to="default", via="10.0.0.2", metric=-1), ["satvpn_routes[1].metric", "0 to"]),

@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
+import socket
 import struct
 import sys
 from pathlib import Path
@@ -48,6 +50,31 @@ def test_sizes_are_whole_bytes_or_refused(text: str) -> None:
     except (argparse.ArgumentTypeError, ValueError):
         return
     assert size >= 1
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_port_that_is_taken_is_named_with_its_program(
+    family: socket.AddressFamily, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of an iperf3 server that an earlier run has left: the new one says only that it ended."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    (tmp_path / "iperf3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "iperf3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("ready.is_listening", lambda port: False)
+    monkeypatch.setattr(file_transfer, "is_listening", lambda port: False)
+    with socket.create_server(("", 0), family=family) as holder:
+        port = holder.getsockname()[1]
+        with pytest.raises(SystemExit, match=rf"exit code 1; port {port} is taken by .* \(process {os.getpid()}\)"):
+            file_transfer.serve("iperf3", port)
+
+
+def test_a_control_port_that_is_taken() -> None:
+    control = load("file_transfer", "control")
+    with socket.create_server(("", 0)) as holder:
+        port = holder.getsockname()[1]
+        with pytest.raises(SystemExit, match=rf"control port {port}: .*; port {port} is taken by .*{os.getpid()}"):
+            control.serve(port, lambda request, peer_ip: {})
 
 
 def passes(packet: bytes) -> bool:

@@ -12,7 +12,7 @@ import yaml
 
 from openbach_run import cli
 from openbach_run.inventory import load_inventory
-from openbach_run.job_packages import load_packages
+from openbach_run.job_packages import form_of, load_packages
 from openbach_run.lint import lint
 from openbach_run.model import parse_scenario
 from openbach_run.package import for_2_6
@@ -132,6 +132,31 @@ def test_instructions_name_jobs_and_addresses(made: Path) -> None:
     jobs = "file_transfer path_ready ping_series transport_profile voip web_page"
     assert f"install_jobs.py -j {jobs} -a 172.20.34.11   # satvpn_pc" in text
     assert "add_job.py vpn -t jobs-2.7/vpn.tar.gz" in text
+
+
+def test_instructions_have_a_literal_value_for_every_argument(made: Path) -> None:
+    text = (made / "README.md").read_text()
+    rows = {line.split("|")[1].strip(" `"): line.split("|")[2].strip(" `") for line in text.splitlines() if line[:3] == "| `"}
+    project = json.loads((made / "project.json").read_text())
+    assert rows.keys() == {name for scenario in project["scenario"] for name in scenario["arguments"]}
+    assert all(rows.values())
+    assert not [value for value in rows.values() if "$" in value]
+    assert (rows["vpn"], rows["size"], rows["loss"]) == ("none", "30M", "0")
+
+
+def test_instructions_tell_the_form_by_a_job_and_end_what_is_left(made: Path) -> None:
+    text = (made / "README.md").read_text()
+    assert "get_job_infos.py fping | grep ansible_distribution_" in text
+    assert "stop_all_job_instances.py" in text
+    assert "-j vpn" in text
+
+
+@pytest.mark.parametrize(
+    ("platform", "form"),
+    [({"ansible_distribution_release": "noble"}, "2.7"), ({"ansible_distribution_version": "24.04"}, "2.6"), ({}, None)],
+)
+def test_the_form_that_a_platform_takes(platform: dict[str, str], form: str | None) -> None:
+    assert form_of([{"platform_configuration": []}, {"platform_configuration": [platform]}]) == form
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,7 +88,7 @@ def test_selections() -> None:
 
 def test_settings_of_one_scenario_are_told_apart_by_what_differs() -> None:
     same = {"scenario": "geo", "orbit": "geo", "vpn": "none", "size": "30M"}
-    cells = [Cell({**same, "cc": "bbr", "cc_pep": "$cc"}), Cell({**same, "cc": "cubic", "cc_pep": "bbr"})]
+    cells = [Cell({**same, "cc": "bbr", "cc_pep": "same"}), Cell({**same, "cc": "cubic", "cc_pep": "bbr"})]
     found = settings(Campaigns([], cells))
     assert [one.name for one in found] == ["geo", "geo-cc_pep_bbr"]
     assert [one.title for one in found] == ["GEO (geo)", "GEO (geo, cc_pep=bbr)"]

@@ -52,6 +52,16 @@ def test_each_sub_scenario_has_its_record(tmp_path: Path) -> None:
     assert first.seed == second.seed == 3
 
 
+def test_constants_of_sub_scenarios_are_columns(tmp_path: Path) -> None:
+    """As the parent's run was given them; its events name arguments only."""
+    place = run(tmp_path)
+    (place / "run.json").write_text(json.dumps({"arguments": {"size": "1M"}}))
+    parent = replace(PARENT, arguments={"size": "1M", "rate": "20M"})
+    assert [part.arguments for part in unfold(parent, place)] == [
+        {"cc": "bbr", "rate": "20M"}, {"cc": "cubic", "rate": "20M"},
+    ]  # fmt: skip
+
+
 def test_none_has_finished_well_when_the_kernel_complained(tmp_path: Path) -> None:
     complained = replace(PARENT, status=COMPLAINED, error="the guest's kernel complained: WARNING: …")
     assert {part.status for part in unfold(complained, run(tmp_path))} == {COMPLAINED}

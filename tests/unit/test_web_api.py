@@ -81,6 +81,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ("/scenario_instance/2/", shapes.INSTANCE),
         ("/scenario_instance/3/", shapes.INSTANCE),
         ("/job_instance/1/", shapes.JOB_INSTANCE),
+        ("/job_instance/1/state/", dict.fromkeys(("start", "stop", "restart"), (shapes.STATE, shapes.NONE))),
         ("/statistics/satvpn/", shapes.Map([str])),
         ("/statistic/1/", {"statistics": [str], "suffixes": [str]}),
         ("/logs/?level=4&delay=5000", [shapes.LOG]),
@@ -367,7 +368,75 @@ def test_refused_starts(client: TestClient, arguments: Any, status: int, words: 
     answer = client.post("/project/satvpn/scenario/geo/scenario_instance/", json={"arguments": arguments})
     assert answer.status_code == status
     assert words in answer.json()["error"]
-    assert client.get("/project/satvpn/scenario_instance/?quiet").json() == []
+    assert "Running" not in str(client.get("/project/satvpn/scenario_instance/?quiet").json())
+
+
+def test_a_start_with_wrong_arguments_leaves_a_stopped_instance(client: TestClient) -> None:
+    path = "/project/satvpn/scenario/geo/scenario_instance/"
+    assert client.post(path, json={"arguments": {**ARGUMENTS, "loss": "much"}}).status_code == 400
+    (left,) = client.get("/project/satvpn/scenario_instance/").json()
+    assert (left["scenario_name"], left["status"]) == ("geo", "Stopped")
+    assert left["stop_date"]
+    assert differences(left, shapes.INSTANCE) == []
+
+
+@pytest.mark.parametrize("arguments", [{}, {"new": "1"}, {"loss": None}, "x"])
+def test_hosts_are_checked_before_arguments(client: TestClient, arguments: Any) -> None:
+    bare = client.get("/project/satvpn/").json() | {"name": "mine"}
+    assert client.post("/project/", json=bare).status_code == 200
+    answer = client.post("/project/mine/scenario/geo/scenario_instance/", json={"arguments": arguments})
+    assert answer.status_code == 422
+    assert client.get("/project/mine/scenario_instance/?quiet").json() == []
+
+
+def test_owners_come_back(client: TestClient) -> None:
+    sent = {"name": "mine", "owners": ["openbach"], "entity": []}
+    assert client.post("/project/", json=sent).json()["owners"] == ["openbach"]
+    assert client.get("/project/mine/").json()["owners"] == ["openbach"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "answer"),
+    [
+        ("GET", "/agent/10.9.9.9/", {"agent_address": "10.9.9.9"}),
+        ("GET", "/job_instance/?address=10.9.9.9", {"agent_address": "10.9.9.9"}),
+        ("GET", "/collector/10.9.9.9/", {"collector_address": "10.9.9.9"}),
+        ("POST", "/scenario_instance/99/", {"returncode": 404, "response": {
+            "error": "The requested Scenario Instance is not in the database", "scenario_instance_id": 99}}),
+    ],
+)  # fmt: skip
+def test_keys_of_what_is_not_there(client: TestClient, method: str, path: str, answer: dict[str, Any]) -> None:
+    answered = client.request(method, path)
+    assert answered.status_code == 404
+    assert answer.items() <= answered.json().items()
+
+
+def test_jobs_that_run(tmp_path: Path) -> None:
+    """By agent, as auditorium's list_job_instances.py and stop_all_job_instances.py ask."""
+    gate = threading.Event()
+    with visiting(application(tmp_path, lambda: DirectedEngine(gate), workers=1)) as client:
+        number = start(client)
+        path = "/job_instance/?address=172.20.34.11&address=172.20.34.17&update"
+
+        def running() -> list[dict[str, Any]]:
+            answer = client.get(path)
+            assert answer.status_code == 202
+            assert differences(answer.json(), shapes.RUNNING_JOBS) == []
+            return [one for agent in answer.json()["instances"] for job in agent["installed_jobs"]
+                    for one in job["instances"]]  # fmt: skip
+
+        jobs = wait_for(running, "a job on one of the agents")
+        assert {job["agent"] for job in jobs} <= {"172.20.34.11", "172.20.34.17"}
+        stop = {"action": "stop", "job_instance_ids": [jobs[0]["id"]]}
+        assert client.post("/job_instance/", json=stop).status_code == 422, "it belongs to a run"
+        assert client.post("/job_instance/", json={"action": "kill"}).status_code == 202
+        assert ended(client, number)["status"] == "Stopped"
+        assert running() == []
+        assert client.post("/job_instance/", json=stop).status_code == 202, "a stop of what has ended"
+        assert client.post(f"/job_instance/{jobs[0]['id']}/", json={"action": "stop"}).status_code == 202
+        assert client.get(f"/job_instance/{jobs[0]['id']}/state/").json()["stop"]["returncode"] == 204
+        for sent, status in (({}, 400), ({"action": "x"}, 400), ({"action": "start"}, 422), ({"action": "stop"}, 400)):
+            assert client.post("/job_instance/", json=sent).status_code == status, sent
 
 
 @pytest.mark.parametrize(

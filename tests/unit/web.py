@@ -26,10 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
 SCENARIOS = load_scenarios(ROOT / "scenarios", PACKAGES)
 PLATFORM = Platform(load_inventory(ROOT / "inventory.yml"), agent_addresses(ROOT / "inventory.yml"), PACKAGES)
-ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M", "initcwnd": "10", "buffer_bdp": "1",
-             "cc_pep": "bbr", "cc_tunnel": "bbr", "initcwnd_pep": "10", "series_s": "0", "rate": "10M",
-             "return_rate": "10M", "queue": "fifo", "jitter_ms": "0", "link_file": "none", "burst_packets": "1",
-             "loss_at": "satellite", "streams": "1"}  # fmt: skip
+ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M"}
 LIMIT_S = 20
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import syslog
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import collect_agent
-from ready import READY_LIMIT_S
+from ready import READY_LIMIT_S, taken
 
 
 def serve(port: int, answer: Callable[[dict[str, Any], str], dict[str, Any]]) -> NoReturn:
-    """Answers one request after the other; `answer` gets it and the address that asks."""
-    with socket.create_server(("", port)) as control:
+    """Answers one request after the other; `answer` gets it and the address that asks. Ends the job if it cannot listen."""
+    try:
+        listening = socket.create_server(("", port))
+    except OSError as error:
+        sys.exit(f"the control port {port}: {error.strerror}{taken(port)}")
+    with listening as control:
         while True:
             connection, (peer_ip, _) = control.accept()
             connection.settimeout(READY_LIMIT_S)

@@ -28,7 +28,7 @@ import control
 import first_byte
 import iperf3
 from iperf3 import Received
-from ready import is_listening, wait_until
+from ready import is_listening, taken, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 IPERF3_PORT = 5201
@@ -131,7 +131,7 @@ def serve(tool: str, iperf3_port: int) -> None:
         try:
             wait_until(lambda: process.poll() is not None or is_listening(port), f"{tool} on port {port}")
             if process.poll() is not None:
-                sys.exit(f"the {tool} server ended at once with exit code {process.returncode}")
+                sys.exit(f"the {tool} server ended at once with exit code {process.returncode}{taken(port)}")
             control.serve(iperf3_port - 1, lambda request, peer_ip: answer(request, peer_ip, directory))
         finally:
             process.terminate()

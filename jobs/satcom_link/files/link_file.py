@@ -95,6 +95,7 @@ class Direction:
 
     rate_bps: Range
     delay_ms: Range
+    loss_pct: Range
     first_rate_bps: float
     outages: int
     outage_s: float
@@ -217,7 +218,7 @@ class _Totals:
     def __init__(self, first: State) -> None:
         self.since_s = 0.0
         self.state = self.least = self.greatest = first
-        self.bits = self.delay_sum = 0.0
+        self.bits = self.delay_sum = self.loss_sum = 0.0
         self.first_rate_bps = 0.0
         self.outages = 0
         self.outage_s = 0.0
@@ -238,15 +239,18 @@ class _Totals:
         self.since_s = time_s
         self.bits += held_s * self.state.rate_bps
         self.delay_sum += held_s * self.state.delay_ms
+        self.loss_sum += held_s * self.state.loss_pct
         self.outage_s += held_s * self.down
 
     def after(self, duration_s: float) -> Direction:
         self.hold_until(duration_s)
         rate_bps = self.bits / duration_s if duration_s else self.state.rate_bps
         delay_ms = self.delay_sum / duration_s if duration_s else self.state.delay_ms
+        loss_pct = self.loss_sum / duration_s if duration_s else self.state.loss_pct
         return Direction(
             rate_bps=Range(self.least.rate_bps, rate_bps, self.greatest.rate_bps),
             delay_ms=Range(self.least.delay_ms, delay_ms, self.greatest.delay_ms),
+            loss_pct=Range(self.least.loss_pct, loss_pct, self.greatest.loss_pct),
             first_rate_bps=self.first_rate_bps,
             outages=self.outages,
             outage_s=self.outage_s,

@@ -21,7 +21,7 @@ from typing import Any
 import collect_agent
 import control
 import stream
-from ready import READY_LIMIT_S, is_listening, wait_until
+from ready import READY_LIMIT_S, is_listening, taken, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/voip/voip_rstats_filter.conf"
 CONTROL_PORT = 5203
@@ -60,7 +60,7 @@ class Receiver:
             lambda: self.process.poll() is not None or is_listening(SIGNAL_PORT), f"ITGRecv on port {SIGNAL_PORT}"
         )
         if self.process.poll() is not None:
-            sys.exit(f"ITGRecv ended at once with exit code {self.process.returncode}")
+            sys.exit(f"ITGRecv ended at once with exit code {self.process.returncode}{taken(SIGNAL_PORT)}")
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGINT)  # at which it writes its log to the end

@@ -19,7 +19,7 @@ from typing import Any
 
 import collect_agent
 import page
-from ready import READY_LIMIT_S, is_listening, wait_until
+from ready import READY_LIMIT_S, is_listening, taken, wait_until
 
 CONFIGURATION = "/opt/openbach/agent/jobs/web_page/web_page_rstats_filter.conf"
 PORT = 8443
@@ -79,7 +79,7 @@ def serve() -> None:
         nginx = subprocess.Popen(["nginx", "-p", name, "-e", "stderr", "-c", str(configuration)])
         try:
             wait_until(lambda: nginx.poll() is not None or is_listening(PORT), f"nginx on port {PORT}")
-            sys.exit(f"nginx ended by itself with exit code {nginx.wait()}")
+            sys.exit(f"nginx ended by itself with exit code {nginx.wait()}{taken(PORT)}")
         finally:
             nginx.terminate()
             nginx.wait()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The REST API of an OpenBACH controller as a client sees it: where it is, who logs in, and what went wrong, in words.
 
-Every request has a connection of its own: the controller's web server closes kept ones without a word. A request
-that only reads is repeated when its connection drops; one that changes something never is.
+Every request has a connection of its own, which is closed after it: the controller's web server closes kept ones without
+telling the client. A request that does no harm twice is repeated, with growing pauses, while no whole answer comes; any
+other one is sent once, and it is for its caller to find out whether it arrived.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from getpass import getpass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import requests
@@ -23,10 +25,21 @@ from openbach_run.model import read_json
 
 PORT = 8000
 TIMEOUT_S = 30.0
-READ_TRIES = 4
-RETRY_S = 0.5
+"""For a whole answer, from the request on."""
+LOST_LIMIT_S = 120.0
+"""How long a request is repeated while the controller cannot be reached; agents go on without it."""
+LOG_IN_LIMIT_S = 3.0
+"""The same before anything has worked: more likely the address is wrong."""
+RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
+"""Pauses between repetitions: the first, doubled each time up to the longest."""
+CHUNK_BYTES = 1 << 16
 VAULT_PASSWORD_NEEDED = 460
+BAD_GATEWAY = (502, 503, 504)
+"""A proxy before the controller got no answer from it."""
 KEYS = ("controller", "login", "password", "vault_password")
+
+
+T = TypeVar("T")
 
 
 class Refused(SetupError):
@@ -38,7 +51,22 @@ class Refused(SetupError):
 
 
 class Lost(SetupError):
-    """No answer: no connection, a dropped one, or none in time."""
+    """No whole answer: no connection, a dropped one, or none in time. Whether the request arrived is not known."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole one."""
+
+    status: int
+    reason: str
+    kind: str
+    """The Content-Type."""
+    body: bytes
+
+    def json(self) -> Any:
+        """Raises ValueError."""
+        return json.loads(self.body)
 
 
 @dataclass(frozen=True)
@@ -107,69 +135,100 @@ def _ask(what: str, url: str, file: Path, *, hidden: bool) -> str:
 
 
 class Controller:
-    """A session with a controller. Methods raise Refused or Lost, both with text for a person."""
+    """A session with a controller, for any thread. Methods raise Refused or Lost, both with text for a person."""
 
     def __init__(self, access: Access, timeout_s: float = TIMEOUT_S) -> None:
         self.access = access
         self._timeout_s = timeout_s
-        self._session = requests.Session()
-        self._session.headers["Connection"] = "close"
-        self._session.trust_env = False  # no proxy, and no ~/.netrc: its password is none of this controller's
+        self._cookies = requests.cookies.RequestsCookieJar()
+        self._logged_in = False
 
     def log_in(self) -> None:
         body = {"login": self.access.login, "password": self.access.password}
         vault = {"vault_password": self.access.vault_password} if self.access.vault_password else {}
-        self.post("login/", body={**body, **vault})  # the session keeps the vault password
+        try:
+            # the controller keeps the vault password with the session
+            _patiently(lambda: self._once("POST", ("login/",), json={**body, **vault}), LOG_IN_LIMIT_S)
+        except Refused as refusal:
+            if refusal.status != 409:  # an earlier answer was lost after its cookie
+                raise
+        self._logged_in = True
 
-    def get(self, *path: str | int, **query: str) -> Any:
+    def get(self, *path: str | int, **query: str | list[str]) -> Any:
         """The answer to GET. `path` are the parts of the route, quoted here; a text that ends with / is taken as it is."""
-        for _ in range(READ_TRIES - 1):
-            try:
-                return self._json(self._send("GET", path, params=query))
-            except Lost:
-                time.sleep(RETRY_S)
-        return self._json(self._send("GET", path, params=query))
+        return _patiently(lambda: self._json(self._send("GET", path, params=query)))
 
     def text(self, *path: str | int) -> str:
-        answer = self._send("GET", path)
-        answer.encoding = "utf-8"
-        return answer.text
-
-    def post(self, *path: str | int, body: dict[str, Any]) -> Any:
-        return self._json(self._send("POST", path, json=body))
+        return _patiently(lambda: self._send("GET", path)).body.decode(errors="replace")
 
     def put(self, *path: str | int, body: dict[str, Any]) -> Any:
-        return self._json(self._send("PUT", path, json=body))
+        return _patiently(lambda: self._json(self._send("PUT", path, json=body)))
 
-    def _send(self, method: str, path: tuple[str | int, ...], **more: Any) -> requests.Response:
-        route = "".join(str(part) if str(part).endswith("/") else quote(str(part), safe="") + "/" for part in path)
+    def post(self, *path: str | int, body: dict[str, Any], repeat: bool = False) -> Any:
+        """`repeat`: the order does no harm twice, so it is given again when its answer is lost."""
+
+        def send() -> Any:
+            return self._json(self._send("POST", path, json=body))
+
+        return _patiently(send) if repeat else send()
+
+    def _send(self, method: str, path: tuple[str | int, ...], **more: Any) -> Answer:
+        """Logs in again when the controller has forgotten the session; it has not done then what it was asked for."""
         try:
-            answer = self._session.request(
-                method, self.access.url + route, timeout=self._timeout_s, allow_redirects=False, **more
-            )
-        except requests.Timeout:
-            raise Lost(f"{self.access.url} gave no answer to {method} {route} in {self._timeout_s:g} s") from None
+            return self._once(method, path, **more)
+        except Refused as refusal:
+            if refusal.status not in (401, 403) or not self._logged_in:
+                raise
+        self.log_in()
+        return self._once(method, path, **more)
+
+    def _once(self, method: str, path: tuple[str | int, ...], **more: Any) -> Answer:
+        route = "".join(str(part) if str(part).endswith("/") else quote(str(part), safe="") + "/" for part in path)
+        what = f"{method} {route}"
+        try:
+            answer = self._exchange(method, self.access.url + route, **more)
+        except (requests.Timeout, TimeoutError):
+            raise Lost(f"{self.access.url} gave no answer to {what} in {self._timeout_s:g} s") from None
         except requests.RequestException as error:
-            raise Lost(f"{self.access.url}: {method} {route}: {_reason(error)}") from None
-        if answer.status_code >= 300:
-            raise Refused(answer.status_code, self._words(answer, method, route))
+            raise Lost(f"{self.access.url}: {what}: {_reason(error)}") from None
+        if answer.status in BAD_GATEWAY:
+            raise Lost(f"{self.access.url}: {what}: the proxy before the controller got no answer (HTTP {answer.status})")
+        if answer.status >= 300:
+            raise Refused(answer.status, self._words(answer, method, route))
         return answer
 
-    def _json(self, answer: requests.Response) -> Any:
-        if not answer.content:
+    def _exchange(self, method: str, url: str, **more: Any) -> Answer:
+        with requests.Session() as session:  # its end closes the connection
+            session.trust_env = False  # no proxy, and no ~/.netrc: its password is none of this controller's
+            session.cookies = self._cookies
+            session.headers["Connection"] = "close"
+            end_s = time.monotonic() + self._timeout_s
+            with session.request(
+                method, url, timeout=self._timeout_s, allow_redirects=False, stream=True, **more
+            ) as answer:
+                body = bytearray()
+                for chunk in answer.iter_content(CHUNK_BYTES):
+                    body += chunk
+                    if time.monotonic() > end_s:
+                        raise TimeoutError
+                kind = answer.headers.get("Content-Type", "")
+                return Answer(answer.status_code, answer.reason, kind, bytes(body))
+
+    def _json(self, answer: Answer) -> Any:
+        if not answer.body:
             return {}
         try:
             return answer.json()
         except ValueError:
-            text = (
-                f"{answer.url} answers what is not JSON: is an OpenBACH controller there? Port {PORT} is its usual one"
-            )
-            raise Refused(answer.status_code, text) from None
+            if "json" in answer.kind:
+                raise Lost(f"{self.access.url}: the connection was dropped in the middle of the answer") from None
+            text = f"{self.access.url} answers what is not JSON: is an OpenBACH controller there? "
+            raise Refused(answer.status, f"{text}Port {PORT} is its usual one") from None
 
-    def _words(self, answer: requests.Response, method: str, route: str) -> str:
+    def _words(self, answer: Answer, method: str, route: str) -> str:
         """What a refusal means, with the controller's own reason."""
         reason = _said(answer)
-        match answer.status_code:
+        match answer.status:
             case 401:
                 return f"{self.access.url} does not know the login {self.access.login} with this password ({reason})"
             case 403:
@@ -184,6 +243,19 @@ class Controller:
                 return f"{self.access.url} failed in {method} {route} (HTTP {code}): {reason}"
             case code:
                 return f"{self.access.url} refuses {method} {route} (HTTP {code}): {reason}"
+
+
+def _patiently(send: Callable[[], T], limit_s: float | None = None) -> T:
+    """What `send` returns. Repeats it, for LOST_LIMIT_S if no other limit is given, while it raises Lost."""
+    end_s, pause_s = time.monotonic() + (LOST_LIMIT_S if limit_s is None else limit_s), RETRY_S
+    while True:
+        try:
+            return send()
+        except Lost:
+            if time.monotonic() + pause_s > end_s:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 
 
 def _reason(error: requests.RequestException) -> str:
@@ -201,11 +273,13 @@ def _reason(error: requests.RequestException) -> str:
     return f"no connection ({type(error).__name__})"
 
 
-def _said(answer: requests.Response) -> str:
+def _said(answer: Answer) -> str:
     try:
         said = answer.json()
     except ValueError:
         return answer.reason or "no reason given"
+    if isinstance(said, dict) and isinstance(said.get("response"), dict):  # of the director, through the conductor
+        said = said["response"]
     if not isinstance(said, dict):
         return json.dumps(said)[:500]
     parts = [str(said[key]) for key in ("error", "msg", "message") if said.get(key)]

@@ -12,6 +12,7 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.intervals import Estimate, estimate
+from openbach_run.model import SAME
 from openbach_run.record import Record, Store
 from openbach_run.results import least_transfer_time_s
 
@@ -122,14 +123,14 @@ def _asked(directory: Path) -> dict[str, Any]:
 
 
 def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
-    """Arguments of a part of the path that have the value of the end hosts' (cc_pep that of cc) as `$cc`, so that cells
+    """Arguments of a part of the path that have the value of the end hosts' (cc_pep that of cc) as `same`, so that cells
     which differ in `cc` differ in nothing else. A second flow (`cc_2`) is no part of the first one's path."""
 
     def leader(name: str) -> str:
         return name.rpartition("_")[0]
 
     return {
-        name: f"${leader(name)}" if value == arguments.get(leader(name)) and not name.endswith("_2") else value
+        name: SAME if value == arguments.get(leader(name)) and not name.endswith("_2") else value
         for name, value in arguments.items()
     }
 

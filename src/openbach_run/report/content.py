@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openbach_run.intervals import Estimate
+from openbach_run.model import SAME
 from openbach_run.report import figures
 from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
@@ -59,7 +60,7 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         groups.setdefault(key, []).append(cell)
     found = []
     for key, cells in groups.items():
-        shared = {name: value for name, value in key if value[:1] not in ("", "$")}  # $cc: no value of its own
+        shared = {name: value for name, value in key if value not in ("", SAME)}  # same: no value of its own
         scenario = shared.pop("scenario")
         siblings = [dict(other) for other in groups if dict(other)["scenario"] == scenario]
         told_apart = {name: value for name, value in shared.items() if len({one[name] for one in siblings}) > 1}

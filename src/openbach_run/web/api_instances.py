@@ -14,12 +14,15 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from openbach_run.web import instances
-from openbach_run.web.answers import Body, Refusal, Services, With, not_found
+from openbach_run.web.answers import Body, Refusal, Services, With, malformed, not_found
 from openbach_run.web.store import LARGEST_ID, Row
 
 router = APIRouter()
 
 BUCKETS = 10_000
+NO_STOP = "Not programmed yet"
+"""OpenBACH's stop date of a job that runs."""
+NO_SINGLE_JOB = "A local controller runs jobs in scenarios only; start or stop the scenario instance"
 
 
 # Scenario instances
@@ -64,16 +67,8 @@ def _number(request: Request, name: str) -> int | None:
 @router.post("/project/{project}/scenario/{scenario}/scenario_instance/")
 def start(project: str, scenario: str, body: Body, services: With) -> dict[str, Any]:
     """The new instance's id, and what the quiet form tells beside it: the web UI shows a bare id as an unknown state."""
-    given = body.get("arguments") or {}
-    if not isinstance(given, dict) or not all(_is_value(value) for value in given.values()):
-        raise Refusal(400, "Arguments are an object of texts by name", scenario_name=scenario)
-    arguments = {name: str(value) for name, value in given.items()}
-    number = instances.start(services, project, scenario, arguments)
+    number = instances.start(services, project, scenario, body.get("arguments") or {})
     return instances.shown_quietly(services, [instances.find_instance(services, number)])[0]
-
-
-def _is_value(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 @router.get("/scenario_instance/{number:int}/")
@@ -97,7 +92,10 @@ def _files_count(services: Services, row: Row) -> dict[str, dict[str, int]]:
 
 @router.post("/scenario_instance/{number:int}/", status_code=204)
 def stop(number: int, services: With) -> None:
-    row = instances.find_instance(services, number)
+    try:
+        row = instances.find_instance(services, number)
+    except Refusal as refusal:  # OpenBACH's director answers this one, in a form of its own
+        raise Refusal(refusal.status, **refusal.answer, response=refusal.answer, returncode=refusal.status) from None
     if row["owner"] != row["id"]:
         raise Refusal(422, "A sub-scenario of a local run cannot be stopped alone", scenario_instance_id=row["owner"])
     if row["stop_date"] is None:
@@ -162,10 +160,84 @@ def job_instance(number: int, services: With) -> dict[str, Any]:
     return _job(services, number)[1]
 
 
-@router.api_route("/job_instance/", methods=["POST"])
-@router.api_route("/job_instance/{number:int}/", methods=["POST"])
-def change_job_instance() -> None:
-    raise Refusal(422, "A local controller runs jobs in scenarios only; start or stop the scenario instance")
+@router.get("/job_instance/", status_code=202)
+def running_jobs(request: Request, services: With) -> dict[str, Any]:
+    """The job instances that run on the agents at the addresses given."""
+    running = [
+        job
+        for owner in services.database.running()
+        for _, job in instances.jobs_in(instances.shown_instance(services, owner))
+        if job["stop_date"] == NO_STOP
+    ]
+    return {"instances": [_on_agent(services, address, running) for address in request.query_params.getlist("address")]}
+
+
+def _on_agent(services: Services, address: str, running: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    if services.platform.host_at(address) is None:
+        raise not_found("Agent", agent_address=address)
+    here = [job for job in running if job["agent"] == address]
+    names = [job["name"] for job in services.platform.installed_jobs()]
+    jobs = [{"job_name": name, "instances": [job for job in here if job["name"] == name]} for name in names]
+    return {"address": address, "installed_jobs": jobs}
+
+
+@router.get("/job_instance/{number:int}/state/")
+def job_instance_state(number: int, services: With) -> dict[str, Any]:
+    """Of the last order to start, stop or restart it. One without an order, even one that does not exist, has none."""
+    states: dict[str, Any] = dict.fromkeys(("start", "stop", "restart"))
+    try:
+        owner, job = _job(services, number)
+    except Refusal:
+        return states
+    done = {"response": {}, "returncode": 204}
+    states["start"] = {**done, "last_operation_date": job["start_date"]}
+    if job["status"] == "Stopped":
+        states["stop"] = {**done, "last_operation_date": owner["stop_date"] or job["stop_date"]}
+    return states
+
+
+@router.post("/job_instance/", status_code=202)
+def change_job_instances(body: Body, services: With) -> dict[str, Any]:
+    match body.get("action"):
+        case None:
+            raise malformed("action")
+        case "stop":
+            numbers = body.get("job_instance_ids")
+            if not isinstance(numbers, list) or not all(isinstance(number, int) for number in numbers):
+                raise malformed("job_instance_ids")
+            for number in numbers:
+                _stop_job(services, number)
+            return {}
+        case "kill":
+            for owner in services.database.running():
+                services.launcher.stop(owner["id"])
+            return {}
+        case "start":
+            raise Refusal(422, NO_SINGLE_JOB)
+        case action:
+            text = f"POST data malformed: unknown action '{action}' for this route"
+            raise Refusal(400, text, msg=text)
+
+
+@router.post("/job_instance/{number:int}/", status_code=202)
+def change_job_instance(number: int, body: Body, services: With) -> dict[str, Any]:
+    match body.get("action"):
+        case None:
+            raise malformed("action")
+        case "stop":
+            _stop_job(services, number)
+            return {}
+        case "restart":
+            raise Refusal(422, NO_SINGLE_JOB)
+        case action:
+            text = f"POST data malformed: unknown action '{action}' for this route"
+            raise Refusal(400, text, msg=text)
+
+
+def _stop_job(services: Services, number: int) -> None:
+    """A stop of what has ended is accepted, as OpenBACH does; a job that runs belongs to a run that knows no such order."""
+    if _job(services, number)[1]["stop_date"] == NO_STOP:
+        raise Refusal(422, NO_SINGLE_JOB, job_instance_id=number)
 
 
 # Statistics

@@ -53,7 +53,7 @@ def agents(request: Request, services: With) -> list[dict[str, Any]]:
 def agent(address: str, services: With) -> dict[str, Any]:
     found = services.platform.agent(address, project_of_agents(services).get(address))
     if found is None:
-        raise not_found("Agent", address=address)
+        raise not_found("Agent", agent_address=address)
     return found
 
 
@@ -82,7 +82,7 @@ def collectors() -> list[dict[str, Any]]:
 @router.get("/collector/{address}/")
 def collector(address: str) -> dict[str, Any]:
     if address != COLLECTOR:
-        raise not_found("Collector", address=address)
+        raise not_found("Collector", collector_address=address)
     return {
         "address": COLLECTOR,
         "logs_port": 10514,
@@ -108,7 +108,7 @@ def jobs(request: Request, services: With) -> Any:
         return []
     if "address" in query:
         if services.platform.host_at(query["address"]) is None:
-            raise not_found("Agent", address=query["address"])
+            raise not_found("Agent", agent_address=query["address"])
         return {"agent": query["address"], "installed_jobs": services.platform.installed_jobs()}
     found = [services.platform.job(name) for name in services.platform.packages]
     if "string_to_search" in query:

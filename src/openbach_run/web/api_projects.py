@@ -30,7 +30,7 @@ def shown_project(services: Services, name: str, document: Mapping[str, Any]) ->
     return {
         "name": name,
         "description": document["description"],
-        "owners": [],
+        "owners": document.get("owners", []),
         "entity": [shown_entity(services, name, entity) for entity in document["entity"]],
         "scenario": list(services.database.scenarios(name).values()),
         "network": document["network"],
@@ -128,6 +128,7 @@ def _register(
         description = body.get("description")
         document = {
             "description": description if isinstance(description, str) else None,
+            "owners": [one for one in lists["owners"] if isinstance(one, str)],
             "entity": list(entities.values()),
             "network": networks,
             "hidden_network": hidden,
@@ -239,7 +240,7 @@ def _put_entity(services: Services, project_name: str, body: Mapping[str, Any]) 
     address = agent.get("address") if isinstance(agent, dict) else None
     host = services.platform.host_at(address) if isinstance(address, str) else None
     if agent and host is None:
-        raise not_found("Agent", address=address)
+        raise not_found("Agent", agent_address=address)
     default = {one["name"]: one for one in services.platform.default_project()["entity"]}
     try:
         added = _entity(body, 0, need_networks=False)

@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from openbach_run.hosts import Inventory
 from openbach_run.model import Malformed, Scenario, check_values, jobs_started, parse_scenario
 from openbach_run.record import events, statistics
 from openbach_run.web.answers import Refusal, Services, not_found, refused_scenario
-from openbach_run.web.replay import Names, ScenarioState, begin, document, end, replay
-from openbach_run.web.store import Row
+from openbach_run.web.replay import Names, ScenarioState, as_date, begin, document, end, replay
+from openbach_run.web.store import STOPPED, Row
 
 GUEST_START_MS = GUEST_START_NS // 1_000_000
 
@@ -46,18 +46,34 @@ def find_scenario(services: Services, project: str, name: str) -> tuple[Scenario
     return scenario, sub_scenarios(scenario, find), versions
 
 
-def start(services: Services, project: str, name: str, arguments: Mapping[str, str]) -> int:
-    """One instance, as the API starts them: no default values, seed 1. Its id."""
+def start(services: Services, project: str, name: str, given: Any) -> int:
+    """One instance, as the API starts them: no default values, seed 1. Its id.
+
+    As in OpenBACH the hosts are checked before the arguments, and arguments that are refused leave an instance behind.
+    """
     scenario, subs, versions = find_scenario(services, project, name)
-    values: dict[str, tuple[str, ...]] = {name: (value,) for name, value in arguments.items()}
-    campaign = Campaign(Path(scenario.name), scenario, subs, values, (1,))
-    inventory = project_inventory(services, project, campaign)
+    inventory = project_inventory(services, project, Campaign(Path(name), scenario, subs, {}, (1,)))
+    if not isinstance(given, dict) or not all(_is_value(value) for value in given.values()):
+        raise Refusal(400, "Arguments are an object of texts by name", scenario_name=name)
+    arguments = {argument: str(value) for argument, value in given.items()}
     try:
         check_values(scenario, arguments, services.platform.jobs)
     except Malformed as error:
+        now = as_date(datetime.now(UTC))
+        services.database.add_instance(
+            number=1, project=project, scenario=scenario.name, versions=json.dumps(versions), seed=1, status=STOPPED,
+            arguments=json.dumps({known: value for known, value in arguments.items() if known in scenario.arguments}),
+            start_date=now, stop_date=now, error=str(error),
+        )  # fmt: skip
         raise refused_scenario(error) from None
+    values: dict[str, tuple[str, ...]] = {argument: (value,) for argument, value in arguments.items()}
+    campaign = Campaign(Path(scenario.name), scenario, subs, values, (1,))
     (instance,) = services.launcher.launch(campaign, inventory, project, versions, None)
     return instance
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def project_inventory(services: Services, project: str, campaign: Campaign) -> Inventory:
@@ -104,11 +120,16 @@ def find_instance(services: Services, number: int) -> Row:
 
 def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState], Names]:
     """The instance that was launched and its sub-scenarios by their number in the record, and how to call them."""
-    stored = services.database.stored(json.loads(owner["versions"]))
+    stored = {**services.database.stored(json.loads(owner["versions"])), **_as_run(owner)}
     states = replay(events(Path(owner["run_dir"])), stored) if owner["run_dir"] else {}
     if 1 not in states:
-        event = {"arguments": json.loads(owner["arguments"]), "scenario_instance_id": 1, "t_s": 0.0}
+        values = json.loads(owner["arguments"])
+        arguments = {name: value for name, value in values.items() if name in stored[owner["scenario"]]["arguments"]}
+        event = {"arguments": arguments, "scenario_instance_id": 1, "t_s": 0.0}
         states[1] = begin(event, stored[owner["scenario"]])
+    given = json.loads(owner["arguments"])
+    for state in states.values():
+        state.constants = {name: given.get(name, value) for name, value in state.constants.items()}
     begun = datetime.fromisoformat(owner["start_date"])
     if owner["stop_date"]:
         end(states[1], owner["status"], (datetime.fromisoformat(owner["stop_date"]) - begun).total_seconds())
@@ -116,6 +137,15 @@ def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState],
         states[1].status, states[1].stop_s = owner["status"], None
     instances, jobs = services.database.ids(owner["id"])
     return states, Names(owner["project"], owner["id"], instances, jobs, agents_of(services, owner["project"]), begun)
+
+
+def _as_run(owner: Row) -> dict[str, dict[str, Any]]:
+    """The scenarios with the constants of this run, by name, as soon as its engine has begun."""
+    try:
+        spec = json.loads((Path(owner["run_dir"]) / "run.json").read_text())
+        return {spec["scenario"]["name"]: spec["scenario"], **spec["sub_scenarios"]}
+    except (OSError, ValueError, KeyError):
+        return {}
 
 
 def agents_of(services: Services, project: str) -> dict[str, dict[str, str]]:

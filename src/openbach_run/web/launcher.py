@@ -91,7 +91,7 @@ class Launcher:
                     project=project,
                     scenario=campaign.scenario.name,
                     versions=json.dumps(versions),
-                    arguments=json.dumps(spec.arguments),
+                    arguments=json.dumps(spec.values),
                     seed=spec.seed,
                     status=SCHEDULING,
                     start_date=as_date(begin),
@@ -189,7 +189,7 @@ class Launcher:
         known = store.load(order.spec.run_id)
         if known is not None and known.finished:
             return known
-        settings = [f"{name}={value}" for name, value in order.spec.arguments.items()]
+        settings = [f"{name}={value}" for name, value in order.spec.values.items()]
         command = shlex.join(
             ["./openbach-run", order.spec.scenario["name"], *settings, "--seeds", f"{order.spec.seed},"]
         )

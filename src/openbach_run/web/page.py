@@ -15,9 +15,9 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from jinja2 import Environment, FileSystemLoader
 from starlette.datastructures import FormData, UploadFile
 
-from openbach_run.campaign import parse_seeds, sweep_table
+from openbach_run.campaign import choices_of, parse_seeds, settings_of, sweep_table
 from openbach_run.errors import InputError
-from openbach_run.model import Malformed, Scenario, argument_choices, parse_scenario
+from openbach_run.model import Malformed, Scenario, parse_scenario
 from openbach_run.package import PROJECT
 from openbach_run.results import as_csv
 from openbach_run.sub_runs import unfold_all
@@ -112,21 +112,28 @@ def _scenario(
 def argument_fields(
     found: Scenario, subs: dict[str, Scenario], services: Services, given: dict[str, list[str]]
 ) -> list[dict[str, Any]]:
-    """What the form asks for: of each argument its choices if it has any, what is chosen, what a sweep would take."""
-    choices = argument_choices(found, services.platform.jobs, subs)
+    """What the form asks for: of each argument and constant its choices if it has any, what is chosen, what a sweep would
+    take."""
+    try:
+        choices = choices_of(found, subs, services.platform.jobs)
+    except InputError:  # of its x-same; a launch says so
+        choices = {}
+    settings = settings_of(found, subs)
+    constants = {name: value for one in (*subs.values(), found) for name, value in one.defaults.items()}
     try:
         defaults, swept = (sweep_table(found, Path(found.name), key) for key in ("defaults", "values"))
     except InputError:
         defaults, swept = {}, {}
     fields = []
-    for name in dict.fromkeys([*swept, *found.arguments]):
+    arguments = dict.fromkeys([*swept, *found.arguments])
+    for name in sorted({**arguments, **settings}, key=lambda name: name not in found.arguments):
         whole = [str(value) for value in swept.get(name, [])]
-        default = [str(defaults[name])] if name in defaults else whole[:1]
-        listed = choices.get(name, ())
-        as_another = [value for value in default if listed and value.startswith("$")]  # "$cc": as the argument cc
+        is_constant = name not in found.arguments
+        own = constants if is_constant else defaults
+        default = whole[:1] if name in swept or name not in own else [str(own[name])]
         fields.append({
-            "name": name, "description": found.arguments[name], "choices": [*as_another, *listed],
-            "whole": whole or default, "chosen": given.get(name, default),
+            "name": name, "description": settings[name], "choices": choices.get(name, ()),
+            "whole": whole or default, "chosen": given.get(name, default), "is_constant": is_constant,
         })  # fmt: skip
     return fields
 

@@ -117,7 +117,7 @@ class Database:
     # Projects and scenarios
 
     def projects(self) -> dict[str, dict[str, Any]]:
-        """Documents by name: description, owners, hidden networks, entities."""
+        """Documents by name: description, owners, entities, networks, hidden networks."""
         return {row["name"]: json.loads(row["document"]) for row in self.rows("SELECT * FROM project ORDER BY name")}
 
     def project(self, name: str) -> dict[str, Any] | None:
@@ -178,6 +178,10 @@ class Database:
             "SELECT * FROM instance WHERE project = ? AND (? IS NULL OR scenario = ?) ORDER BY id DESC LIMIT ? OFFSET ?",
             project, scenario, scenario, limit, offset,
         )  # fmt: skip
+
+    def running(self) -> list[Row]:
+        """What was launched and has not ended."""
+        return self.rows("SELECT * FROM instance WHERE owner = id AND stop_date IS NULL ORDER BY id")
 
     def children(self, numbers: Sequence[int]) -> dict[int, list[int]]:
         """Ids of the sub-scenario instances that instances have started."""
