@@ -15,10 +15,8 @@ from typing import Any
 
 import yaml
 
-from openbach_run.addresses import with_addresses
+from openbach_run.addresses import value_of
 from openbach_run.inventory import load_inventory
-from openbach_run.job_packages import load_packages
-from openbach_run.model import parse_scenario
 
 HERE = Path(__file__).parent
 STAR_TERMINALS = 3
@@ -157,9 +155,9 @@ def write_star(folder: Path, terminals: int) -> None:
 
 def write(folder: Path, scenario: dict[str, Any]) -> None:
     """With the addresses of its inventory."""
-    jobs = {name: package.job for name, package in load_packages([HERE.parent / "jobs"]).items()}
     inventory = load_inventory(folder / scenario["x-inventory"]["file"])
-    constants = with_addresses(parse_scenario(scenario, jobs), inventory).constants
+    references = scenario["x-inventory"]["constants"]
+    constants = {name: value_of(reference, inventory) for name, reference in references.items()}
     text = json.dumps({**scenario, "constants": constants}, indent=2, ensure_ascii=False)
     (folder / f"{scenario['name']}.json").write_text(text + "\n")
 

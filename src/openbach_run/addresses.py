@@ -45,10 +45,10 @@ def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
     for name, reference in _references(scenario).items():
         try:
             if name not in scenario.constants:
-                raise _Wrong(f"the scenario has no such constant; it has {_listed(scenario.constants)}")
-            found[name] = _value(reference, inventory)
-        except _Wrong as wrong:
-            raise InputError(f"{scenario.name}: x-inventory.constants.{name}: {wrong}") from None
+                raise InputError(f"the scenario has no such constant; it has {_listed(scenario.constants)}")
+            found[name] = value_of(reference, inventory)
+        except InputError as error:
+            raise InputError(f"{scenario.name}: x-inventory.constants.{name}: {error}") from None
     return replace(scenario, constants={**scenario.constants, **found})
 
 
@@ -61,10 +61,6 @@ def unknown_entities(scenario: Scenario, inventory: Inventory) -> Iterator[Findi
             known = _listed(host.entity for host in inventory.hosts)
             place = f"openbach_functions.{index}.{kind}.entity_name"
             yield Finding(place, f"the inventory has no entity {entity}; it has {known}")
-
-
-class _Wrong(Exception):
-    pass
 
 
 def _settings(scenario: Scenario) -> Mapping[str, Any]:
@@ -84,29 +80,30 @@ def _references(scenario: Scenario) -> Mapping[str, str]:
     return scenario.addresses
 
 
-def _value(reference: str, inventory: Inventory) -> str:
+def value_of(reference: str, inventory: Inventory) -> str:
+    """What ENTITY.NETWORK.WHAT or NETWORK.WHAT is in an inventory. Raises InputError."""
     place, _, what = reference.rpartition(".")
     entity, _, name = place.rpartition(".")
     if name not in inventory.networks:
-        raise _Wrong(f"{reference!r}: the inventory has no network {name!r}; it has {_listed(inventory.networks)}")
+        raise InputError(f"{reference!r}: the inventory has no network {name!r}; it has {_listed(inventory.networks)}")
     values: dict[str, str | int | None]
     if entity:
         host = inventory.host(entity)
         if host is None:
             known = _listed(host.entity for host in inventory.hosts)
-            raise _Wrong(f"{reference!r}: the inventory has no entity {entity}; it has {known}")
+            raise InputError(f"{reference!r}: the inventory has no entity {entity}; it has {known}")
         port = next((port for port in host.interfaces if port.network == name), None)
         if port is None:
             known = _listed(port.network for port in host.interfaces)
-            raise _Wrong(f"{reference!r}: {entity} has no interface in {name}; it has some in {known}")
+            raise InputError(f"{reference!r}: {entity} has no interface in {name}; it has some in {known}")
         values = {"address": port.address, "ipv6": port.ipv6, "interface": port.name}
     else:
         network = inventory.networks[name]
         values = {"address": network.address, "ipv6": network.ipv6, "mtu": network.mtu}
     if what not in values:
-        raise _Wrong(f"{reference!r}: {what!r} is none of {_listed(values)}")
+        raise InputError(f"{reference!r}: {what!r} is none of {_listed(values)}")
     if values[what] is None:
-        raise _Wrong(f"{reference!r}: {name} has no IPv6 addresses in the inventory")
+        raise InputError(f"{reference!r}: {name} has no IPv6 addresses in the inventory")
     return str(values[what])
 
 

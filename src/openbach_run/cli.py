@@ -307,22 +307,30 @@ def _inventory(campaign: Campaign, arguments: argparse.Namespace, controller: Co
 
 def _options(controller: Controller | None, arguments: argparse.Namespace) -> list[str]:
     """Those of the command that say where a run is executed."""
-    inventory = [] if arguments.inventory is None else ["--inventory", str(arguments.inventory)]
     if controller is None:
-        return inventory
-    return [*inventory, "--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
+        return _inventory_option(arguments)
+    platform = ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
+    return [*_inventory_option(arguments), *platform]
 
 
 def _command(path: Path, words: Sequence[str]) -> str:
+    return shlex.join(["./openbach-run", _shown(path), *words])
+
+
+def _shown(path: Path) -> str:
+    """As from the checkout, if it is in there."""
     file = path.resolve()
-    shown = file.relative_to(REPOSITORY) if file.is_relative_to(REPOSITORY) else path
-    return shlex.join(["./openbach-run", str(shown), *words])
+    return str(file.relative_to(REPOSITORY) if file.is_relative_to(REPOSITORY) else path)
+
+
+def _inventory_option(arguments: argparse.Namespace) -> list[str]:
+    return [] if arguments.inventory is None else ["--inventory", _shown(arguments.inventory)]
 
 
 def _description(path: Path, arguments: argparse.Namespace, planned: Sequence[PlannedRun]) -> str:
     """What was asked for: a report shows also what has not been run."""
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
-    options += [] if arguments.inventory is None else ["--inventory", str(arguments.inventory)]
+    options += _inventory_option(arguments)
     runs = [
         {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.values, "seed": spec.seed}
         for spec in (one.spec for one in planned)
