@@ -12,6 +12,7 @@ check: lint test
 lint:
 	$(DEV) ruff check .
 	$(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py scenarios/build.py
+	$(DEV) mypy topologies/build.py
 	MYPYPATH=pep/tests:src/openbach_run/guest:jobs/pep/files $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
@@ -44,6 +45,7 @@ bench-pep:
 
 scenarios:
 	$(DEV) python scenarios/build.py
+	$(DEV) python topologies/build.py
 
 clean:
 	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis

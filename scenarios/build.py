@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Builders of the scenario files beside this one: `python scenarios/build.py` writes them anew.
 
-The path and where each job runs (entities and addresses are those of inventory.yml):
+The path and where each job runs (the entities are those of inventory.yml, and so are the addresses, as constants):
 
     pc ── box ── st ══ sat ══ gw ── pop ── server
     │     └ vpn client  └ satcom_link  └ vpn server
@@ -21,9 +21,24 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from openbach_run.addresses import value_of
+from openbach_run.inventory import load_inventory
+
 HERE = Path(__file__).parent
-PC_LAN, ENTERPRISE_LAN = "192.168.10.0/24", "192.168.20.0/24"
-BOX_IP, POP_IP, SERVER_IP = "10.10.1.1", "10.10.4.2", "192.168.20.2"
+INVENTORY = load_inventory(HERE.parent / "inventory.yml")
+ADDRESSES = {
+    "client_network": "client_lan.address",
+    "enterprise_network": "enterprise_lan.address",
+    "box_ip": "satvpn_box.access.address",
+    "pop_ip": "satvpn_pop.backhaul.address",
+    "server_ip": "satvpn_server.enterprise_lan.address",
+    "forward_interface": "satvpn_sat.uplink.interface",
+    "return_interface": "satvpn_sat.feeder.interface",
+    "last_mile_interface": "satvpn_box.client_lan.interface",
+}
+"""Constants of the scenarios, and what they are in the inventory."""
+PC_LAN, ENTERPRISE_LAN = "$client_network", "$enterprise_network"
+BOX_IP, POP_IP, SERVER_IP = "$box_ip", "$pop_ip", "$server_ip"
 END_HOSTS = ("pc", "server")
 TUNNEL_HOSTS = ("box", "pop")
 PEP_HOSTS = {  # position → the hosts that split; change it here, then `make scenarios`
@@ -122,13 +137,15 @@ class SatellitePath(NamedTuple):
 def satellite_path(functions: Functions, orbit: str) -> SatellitePath:
     """What all scenarios have: link, transports, proxies, tunnel. `orbit` may be an argument, `$orbit`."""
     add = functions.add
-    interfaces: dict[str, Any] = {"orbit": orbit, "forward_interface": "to_st", "return_interface": "to_gw"}
+    interfaces: dict[str, Any] = {
+        "orbit": orbit, "forward_interface": "$forward_interface", "return_interface": "$return_interface"
+    }  # fmt: skip
     losses: dict[str, Any] = {"loss": "$loss", "burst_packets": "$burst_packets", "loss_at": "$loss_at"}
     link = add("sat", "satcom_link", "satellite link", [], [], **interfaces, **losses, rate="$rate",
                return_rate="$return_rate", buffer_bdp="$buffer_bdp", queue="$queue", jitter_ms="$jitter_ms",
                link_file="$link_file", series_s="$series_s", run={})  # fmt: skip
     link_ready = add("sat", "satcom_link", "satellite link measured", [link], [], **interfaces, wait={})
-    last_mile = add("box", "lan_loss", "last mile", [], [], interface="to_pc", **losses)
+    last_mile = add("box", "lan_loss", "last mile", [], [], interface="$last_mile_interface", **losses)
     transports = [
         add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc", initcwnd="$initcwnd") for host in END_HOSTS
     ]
@@ -303,12 +320,17 @@ def scenario_of(
     same = {name: same_as(functions, name) for name, value in values.items() if value == SAME}
     used = json.dumps(functions)
     arguments = {name: text for name, text in ARGUMENTS.items() if f'"${name}"' in used}
+    addresses = {name: reference for name, reference in ADDRESSES.items() if f'"${name}"' in used}
     return {
         "name": name,
         "description": description,
         "arguments": arguments,
-        "constants": {name: value for name, value in values.items() if name not in same},
+        "constants": {
+            **{name: value for name, value in values.items() if name not in same},
+            **{name: value_of(reference, INVENTORY) for name, reference in addresses.items()},
+        },
         "openbach_functions": functions,
+        "x-inventory": {"constants": addresses},
         "x-constants": described,
         "x-same": same,
         "x-sweep": {

@@ -21,9 +21,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from openbach_run.addresses import with_addresses
 from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
-from openbach_run.inventory import Inventory
+from openbach_run.hosts import Inventory
 from openbach_run.job_packages import Package
 from openbach_run.jobs import Job
 from openbach_run.links.given import read_link_file
@@ -126,16 +127,23 @@ class Campaign:
         scenarios = (self.scenario, *self.sub_scenarios.values())
         return sorted({job for one in scenarios for function in one.functions for job, _ in jobs_started(function)})
 
+    def on(self, inventory: Inventory) -> Campaign:
+        """The same with the addresses of an inventory in its scenarios. Raises InputError."""
+        subs = {name: with_addresses(scenario, inventory) for name, scenario in self.sub_scenarios.items()}
+        return replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
+
     def runs(self, packages: Mapping[str, Package], inventory: Inventory, identity: dict[str, str]) -> list[RunSpec]:
-        """Cells in the order of the sweep, seeds innermost."""
+        """Cells in the order of the sweep, seeds innermost, with the addresses of the inventory. Raises InputError for
+        those that it does not have."""
+        here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
         hosts = inventory.to_dict()
         specs = []
         for cell in self.cells:
             arguments = {name: value for name, value in cell.items() if name in self.scenario.arguments}
             constants = {name: value for name, value in cell.items() if name not in arguments}
-            stored = self.scenario.with_constants(constants).as_stored()
-            subs = {name: sub.with_constants(constants).as_stored() for name, sub in self.sub_scenarios.items()}
+            stored = here.scenario.with_constants(constants).as_stored()
+            subs = {name: sub.with_constants(constants).as_stored() for name, sub in here.sub_scenarios.items()}
             files = self._files_of(cell)
             specs += [RunSpec(stored, subs, arguments, seed, jobs, hosts, identity, files, cell) for seed in self.seeds]
         return specs

@@ -8,8 +8,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from openbach_run.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.campaign import sweep_table
 from openbach_run.errors import InputError
+from openbach_run.inventory import load_inventory
 from openbach_run.job_packages import Package
 from openbach_run.jobs import Job
 from openbach_run.lint import lint
@@ -17,7 +19,7 @@ from openbach_run.model import Malformed, Scenario, read_scenario
 from openbach_run.values import uses, wrong_values
 
 
-def check(path: Path, packages: Mapping[str, Package], as_json: bool) -> int:
+def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory: Path | None) -> int:
     """0 if the backend accepts the scenario (with JSON: its answer on stdout), 2 if not. Findings go to stderr."""
     jobs = {name: package.job for name, package in packages.items()}
     try:
@@ -27,7 +29,9 @@ def check(path: Path, packages: Mapping[str, Package], as_json: bool) -> int:
         if as_json:
             print(json.dumps(error.answer, indent=1))
         return 2
-    findings = [*map(str, lint(scenario, jobs)), *_swept(path, scenario, jobs)]
+    hosts = load_inventory(inventory_file(scenario, path, inventory))
+    unknown = unknown_entities(with_addresses(scenario, hosts), hosts)
+    findings = [*map(str, (*lint(scenario, jobs), *unknown)), *_swept(path, scenario, jobs)]
     for finding in findings:
         print(f"{path}: warning: {finding}", file=sys.stderr)
     if as_json:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from openbach_run import results, tables
+from openbach_run.addresses import inventory_file, unknown_entities
 from openbach_run.campaign import Campaign, parse_seeds, plan, plan_file
 from openbach_run.check import check
 from openbach_run.engine.cluster import ClusterEngine
@@ -24,6 +25,7 @@ from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError, SetupError
 from openbach_run.executor import Engine, Executor, PlannedRun, cpus_for
 from openbach_run.forecast import forecast
+from openbach_run.hosts import Inventory
 from openbach_run.inventory import load_inventory
 from openbach_run.job_packages import Package, load_packages
 from openbach_run.lint import lint
@@ -154,6 +156,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="more jobs: a folder of packages, or a JSON file of argument trees",
     )
+    made.add_argument(
+        "--inventory",
+        type=Path,
+        metavar="FILE",
+        help="hosts, networks and routes to run on (default: the inventory that the scenario names, else inventory.yml)",
+    )
     made.add_argument("--check", action="store_true", help="only check the scenario as the real backend does")
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
@@ -194,7 +202,7 @@ def _main(arguments: argparse.Namespace) -> int:
     controller = _controller(arguments)
     packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
     if arguments.check:
-        return check(path, packages, arguments.format == "json")
+        return check(path, packages, arguments.format == "json", arguments.inventory)
     campaigns = campaigns_of(path, arguments, packages)
     cpus = cpus_for(arguments.workers) if controller is None else [0]
     for campaign in campaigns:
@@ -263,15 +271,15 @@ def _planned(
     controller: Controller | None,
 ) -> list[PlannedRun]:
     """The runs of all campaigns, each once, with the engine of its scenario (which has just the jobs that it starts)."""
-    inventory = load_inventory(REPOSITORY / "inventory.yml")
     planned: dict[str, PlannedRun] = {}
     with Reporter(arguments.quiet) as reporter:
         for campaign in campaigns:
-            engine = _engine(campaign, arguments, packages, controller)
+            inventory = _inventory(campaign, arguments, controller)
+            engine = _engine(campaign.on(inventory), arguments, packages, controller)
             engine.prepare(reporter.show)
             for spec in campaign.runs(packages, inventory, engine.identity):
                 settings = [f"{name}={value}" for name, value in spec.values.items()]
-                options = [] if controller is None else _options(controller, arguments)
+                options = _options(controller, arguments)
                 command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},", *options])
                 planned[spec.run_id] = PlannedRun(spec, engine, command)
     return list(planned.values())
@@ -287,24 +295,47 @@ def _engine(
     return virtual if arguments.scheduler is None else ClusterEngine(virtual, arguments.scheduler, folders)
 
 
-def _options(controller: Controller, arguments: argparse.Namespace) -> list[str]:
-    return ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
+def _inventory(campaign: Campaign, arguments: argparse.Namespace, controller: Controller | None) -> Inventory:
+    """What the campaign runs on. A platform has its own entities, and says itself which are missing."""
+    file = inventory_file(campaign.scenario, campaign.path, arguments.inventory)
+    inventory = load_inventory(file)
+    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()) if controller is None else ():
+        for finding in unknown_entities(scenario, inventory):
+            raise InputError(f"{campaign.path}: {scenario.name}: {finding} ({file})")
+    return inventory
+
+
+def _options(controller: Controller | None, arguments: argparse.Namespace) -> list[str]:
+    """Those of the command that say where a run is executed."""
+    if controller is None:
+        return _inventory_option(arguments)
+    platform = ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
+    return [*_inventory_option(arguments), *platform]
 
 
 def _command(path: Path, words: Sequence[str]) -> str:
+    return shlex.join(["./openbach-run", _shown(path), *words])
+
+
+def _shown(path: Path) -> str:
+    """As from the checkout, if it is in there."""
     file = path.resolve()
-    shown = file.relative_to(REPOSITORY) if file.is_relative_to(REPOSITORY) else path
-    return shlex.join(["./openbach-run", str(shown), *words])
+    return str(file.relative_to(REPOSITORY) if file.is_relative_to(REPOSITORY) else path)
+
+
+def _inventory_option(arguments: argparse.Namespace) -> list[str]:
+    return [] if arguments.inventory is None else ["--inventory", _shown(arguments.inventory)]
 
 
 def _description(path: Path, arguments: argparse.Namespace, planned: Sequence[PlannedRun]) -> str:
     """What was asked for: a report shows also what has not been run."""
-    seeds = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
+    options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
+    options += _inventory_option(arguments)
     runs = [
         {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.values, "seed": spec.seed}
         for spec in (one.spec for one in planned)
     ]
-    asked = {"command": _command(path, [*arguments.settings, *seeds]), "commit": _commit(), "runs": runs}
+    asked = {"command": _command(path, [*arguments.settings, *options]), "commit": _commit(), "runs": runs}
     return json.dumps(asked, indent=1) + "\n"
 
 

@@ -93,17 +93,27 @@ class Scenario:
     """What was parsed, for lint."""
 
     @property
+    def addresses(self) -> dict[str, str]:
+        """Constant → what it is in an inventory (`x-inventory` of the file)."""
+        given = self.source.get("x-inventory")
+        references = given.get("constants") if isinstance(given, dict) else {}
+        return references if isinstance(references, dict) else {}
+
+    @property
     def settings(self) -> dict[str, str]:
-        """Name → description of everything that NAME=VALUE sets: arguments, and constants (`x-constants` of the file)."""
+        """Name → description of everything that NAME=VALUE sets: arguments, and constants (`x-constants` of the file)
+        that are no addresses."""
         described = self.source.get("x-constants")
         texts = described if isinstance(described, dict) else {}
-        names = (*self.constants, *self._followers)
+        names = [name for name in (*self.constants, *self._followers) if name not in self.addresses]
         return {**self.arguments, **{name: str(texts.get(name, "constant")) for name in names}}
 
     @property
     def defaults(self) -> dict[str, str]:
-        """Values of what is no argument: constants, and SAME for what follows another value (`x-same` of the file)."""
-        return {**self.constants, **dict.fromkeys(self._followers, SAME)}
+        """Values of settings that are no arguments: constants, and SAME for what follows another value (`x-same` of the
+        file)."""
+        constants = {name: value for name, value in self.constants.items() if name not in self.addresses}
+        return {**constants, **dict.fromkeys(self._followers, SAME)}
 
     @property
     def _followers(self) -> dict[str, list[str]]:

@@ -26,8 +26,10 @@ from typing import Any
 
 import yaml
 
+from openbach_run.addresses import OURS, with_addresses
 from openbach_run.errors import InputError
-from openbach_run.inventory import Host, Inventory, agent_addresses, load_inventory
+from openbach_run.hosts import Host, Inventory
+from openbach_run.inventory import agent_addresses, load_inventory
 from openbach_run.job_packages import Package, load_packages
 from openbach_run.model import Scenario, jobs_started, read_scenario
 from openbach_run.values import argument_choices
@@ -67,6 +69,10 @@ def parser() -> argparse.ArgumentParser:
         help="where to write; what is there of an earlier time is replaced (default openbach-package)",
     )  # fmt: skip
     made.add_argument("--project", default=PROJECT, metavar="NAME", help=f"name of the project (default {PROJECT})")
+    made.add_argument(
+        "--inventory", type=Path, default=OURS, metavar="FILE",
+        help="the platform's hosts and networks; the scenarios get its addresses (default inventory.yml)",
+    )  # fmt: skip
     return made
 
 
@@ -74,8 +80,8 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     check_project_name(arguments.project)
     packages = load_packages([REPOSITORY / "jobs"])
-    inventory = load_inventory(REPOSITORY / "inventory.yml")
-    scenarios = load_scenarios(REPOSITORY / "scenarios", packages)
+    inventory = load_inventory(arguments.inventory)
+    scenarios = [with_addresses(one, inventory) for one in load_scenarios(REPOSITORY / "scenarios", packages)]
     output: Path = arguments.output
     begin(output)
     write_json(output / "project.json", project(arguments.project, inventory, scenarios))
@@ -86,7 +92,7 @@ def main(argv: list[str]) -> int:
         (output / f"jobs-2.7/{name}.tar.gz").write_bytes(pack(package.files.parent, {}))
         old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
         (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package.files.parent, old))
-    addresses = agent_addresses(REPOSITORY / "inventory.yml")
+    addresses = agent_addresses(arguments.inventory)
     (output / "README.md").write_text(instructions(arguments.project, inventory, scenarios, addresses, packages))
     print(f"{output}: {len(packages)} jobs, {len(scenarios)} scenarios, {len(inventory.hosts)} entities")
     print(f"what to do with them is in {output / 'README.md'}", file=sys.stderr)
@@ -135,7 +141,7 @@ def project(name: str, inventory: Inventory, scenarios: Iterable[Scenario]) -> d
         "owners": [],
         "entity": [entity(host, inventory) for host in inventory.hosts],
         "scenario": [scenario.as_stored() for scenario in scenarios],
-        "network": [{"name": network, "address": inventory.networks[network]} for network in used_networks(inventory)],
+        "network": [{"name": network, "address": inventory.networks[network].address} for network in used_networks(inventory)],
         "hidden_network": [],
         "reserved_agents": [],
     }
@@ -149,7 +155,7 @@ def entity(host: Host, inventory: Inventory) -> dict[str, Any]:
         "networks": [
             {
                 "name": port.network,
-                "address": inventory.networks[port.network],
+                "address": inventory.networks[port.network].address,
                 "interface": port.name,
                 "ip": port.address,
             }
@@ -159,10 +165,7 @@ def entity(host: Host, inventory: Inventory) -> dict[str, Any]:
 
 
 def used_networks(inventory: Inventory) -> list[str]:
-    """Networks that an interface is in; the tunnel's comes and goes with the VPN."""
-    return [
-        name for name in inventory.networks if any(p.network == name for h in inventory.hosts for p in h.interfaces)
-    ]
+    return [network for network, _ in inventory.attached()]
 
 
 def jobs_by_entity(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ from conftest import REPOSITORY
 from openbach_run.engine.cache import Progress, cache_directory, content_hash, made_once
 from openbach_run.engine.debian import Apt, ensure_tools, unpack
 from openbach_run.engine.kernel import ensure_kernel
-from openbach_run.engine.virtual import GUEST_MEMORY
+from openbach_run.engine.virtual import GUEST_MEMORY_MB
 
 MODULE = REPOSITORY / "kernel/tcp_bbr2"
 SUITES: dict[str, tuple[tuple[str, ...], dict[str, tuple[str, ...]]]] = {
@@ -86,7 +86,7 @@ def built(suite: str, progress: Progress) -> Path:
         shutil.copytree(MODULE, place / "tcp_bbr2-1.0")
         (place / "built").mkdir()
         command = [
-            str(kernel), f"mem={GUEST_MEMORY}", "quiet", "panic=-1", "root=/dev/root", "rootfstype=hostfs",
+            str(kernel), f"mem={GUEST_MEMORY_MB}M", "quiet", "panic=-1", "root=/dev/root", "rootfstype=hostfs",
             f"rootflags={root}", "rw", "seccomp=on", "con=null", "con0=null,fd:1", f"PLACE={place}",
             "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "init=/bin/sh", "--", "/build.sh",
         ]  # fmt: skip

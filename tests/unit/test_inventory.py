@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from openbach_run.errors import InputError
 from openbach_run.guest.network import mac
-from openbach_run.inventory import Inventory, load_inventory
+from openbach_run.hosts import Inventory, Network, Route, Rule
+from openbach_run.inventory import load_inventory
 
 REPOSITORY = Path(__file__).parents[2]
 PATH = ["pc", "box", "st", "sat", "gw", "pop", "server"]
@@ -52,35 +53,45 @@ def ours() -> Inventory:
 
 def test_our_inventory_is_the_linear_path(ours: Inventory) -> None:
     for left, right in pairwise(PATH):
-        host = ours.by_role(left)
-        assert host is not None and host.entity == f"satvpn_{left}"
+        host = ours.host(f"satvpn_{left}")
+        assert host is not None and (host.name, host.role) == (left, left)
         assert f"to_{right}" in [port.name for port in host.interfaces]
     assert {host.role for host in ours.hosts} == set(PATH)
     assert [host.role for host in ours.hosts if not host.forwarding] == ["pc", "server"]
-    assert len(list(ours.links())) == 6
+    assert [len(ends) for _, ends in ours.attached()] == 6 * [2]
 
 
-def test_every_address_reaches_every_other_on_its_routes(ours: Inventory) -> None:
+@pytest.mark.parametrize("file", ["inventory", "topologies/lan", "topologies/star", "topologies/long_thin"])
+def test_every_address_reaches_every_other_on_its_routes(file: str) -> None:
     """Follow the routes as a packet would, from each host to each address."""
-    owners = {port.address: host for host in ours.hosts for port in host.interfaces}
-    for start in ours.hosts:
+    inventory = load_inventory(REPOSITORY / f"{file}.yml")
+    owners = {
+        address: host
+        for host in inventory.hosts
+        for port in host.interfaces
+        for address in (port.address, port.ipv6)
+        if address
+    }
+    for start in inventory.hosts:
         for address, destination in owners.items():
             here = start
-            for _ in ours.hosts:
+            for _ in inventory.hosts:
                 if here is destination:
                     break
-                here = owners[_next_hop(ours, here, address)]
+                here = owners[_next_hop(inventory, here, address)]
             assert here is destination, f"{start.role} does not reach {address}"
 
 
 def _next_hop(inventory: Inventory, host: Any, address: str) -> str:
     target = ipaddress.ip_address(address)
     for port in host.interfaces:
-        if target in ipaddress.ip_network(inventory.networks[port.network]):
+        network = inventory.networks[port.network]
+        if any(target in ipaddress.ip_network(own) for own in (network.address, network.ipv6) if own):
             return address
     routes = sorted(host.routes, key=lambda route: route.to == "default")
     for route in routes:
-        if route.to == "default" or target in ipaddress.ip_network(route.to):
+        same_family = (":" in route.via) == (":" in address)
+        if same_family and (route.to == "default" or target in ipaddress.ip_network(route.to)):
             return str(route.via)
     raise AssertionError(f"{host.role} has no route to {address}")
 
@@ -117,6 +128,34 @@ def _host(content: Any, name: str, **values: object) -> None:
     content["all"]["hosts"][name].update(values)
 
 
+def _third(content: Any, entity: str) -> None:
+    port = {"name": "e", "network": "lan", "address": "10.0.0.3"}
+    content["all"]["hosts"][entity] = {"satvpn_role": "x", "satvpn_interfaces": [port]}
+
+
+def _with_ipv6(change: Callable[[Any], object]) -> Callable[[Any], object]:
+    """The change of an inventory whose network has IPv6 addresses."""
+
+    def both(content: Any) -> object:
+        _network(content, lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64"})
+        return change(content)
+
+    return both
+
+
+def _route(content: Any, **route: object) -> None:
+    content["all"]["hosts"]["a"]["satvpn_routes"].append(route)
+
+
+def _route_to_an_ipv4_network(content: Any) -> None:
+    _network(content, wan="10.9.0.0/24")
+    _route(content, to="wan", via="fd00::2")
+
+
+def _rule(content: Any, **rule: object) -> None:
+    _host(content, "a", satvpn_rules=[rule])
+
+
 MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     "no all": (lambda c: c.pop("all"), ["top level", "`all` is missing"]),
     "no hosts": (lambda c: c["all"].pop("hosts"), ["satvpn_role"]),
@@ -133,15 +172,68 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     "address is a number": (lambda c: _interface(c, address=10), ["[0].address", "text"]),
     "address twice": (lambda c: _interface(c, address="10.0.0.2"), ["b", "10.0.0.2", "already", "a"]),
     "interface name too long": (lambda c: _interface(c, name="to_the_satellite"), ["[0].name", "15"]),
-    "interface key misspelt": (lambda c: _interface(c, adress="10.0.0.1"), ["adress", "needs exactly"]),
+    "interface key misspelt": (lambda c: _interface(c, adress="10.0.0.1"), ["[0].adress", "unknown key", "address"]),
     "interfaces as a mapping": (lambda c: _host(c, "a", satvpn_interfaces={}), ["satvpn_interfaces", "list"]),
-    "third end": (
-        lambda c: c["all"]["hosts"].update(
-            x={"satvpn_role": "x", "satvpn_interfaces": [{"name": "e", "network": "lan", "address": "10.0.0.3"}]}
-        ),
-        ["satvpn_networks.lan", "3 interfaces", "a link has two"],
+    "interface without an address": (
+        lambda c: c["all"]["hosts"]["a"]["satvpn_interfaces"][0].pop("address"),
+        ["[0]", "it needs name, network, address"],
     ),
-    "one end": (lambda c: c["all"]["hosts"]["b"].pop("satvpn_interfaces"), ["1 interface ", "a link has two"]),
+    "one end": (
+        lambda c: c["all"]["hosts"]["b"].pop("satvpn_interfaces"),
+        ["satvpn_networks.lan", "only an interface of a", "a link has two hosts"],
+    ),
+    "two interfaces of a host in a network": (
+        lambda c: c["all"]["hosts"]["a"]["satvpn_interfaces"].append({"name": "e", "network": "lan", "address": "10.0.0.9"}),
+        ["satvpn_networks.lan", "two interfaces of a"],
+    ),
+    "host and LAN of one name": (lambda c: _third(c, "lan"), ["satvpn_networks.lan", "is a host's name, too"]),
+    "port of a LAN": (lambda c: _third(c, "computer_of_alice"), ["computer_of_alice", "15 characters"]),
+    "network's name": (lambda c: _network(c, **{"l.an": "10.1.0.0/24"}), ["satvpn_networks.l.an", "letters"]),
+    "network called default": (lambda c: _network(c, default="10.1.0.0/24"), ["satvpn_networks.default"]),
+    "network's key": (lambda c: _network(c, wan={"adress": "10.1.0.0/24"}), ["satvpn_networks.wan.adress", "mtu"]),
+    "network without an address": (lambda c: _network(c, wan={"mtu": 1400}), ["satvpn_networks.wan", "10.10.1.0/24"]),
+    "MTU is a text": (
+        lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": "1400"}),
+        ["satvpn_networks.lan.mtu", "a whole number", "1400"],
+    ),
+    "MTU is true": (lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": True}), ["lan.mtu", "a whole number"]),
+    "MTU too small": (lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": 60}), ["lan.mtu", "68 to 65535"]),
+    "MTU too small for IPv6": (
+        lambda c: _network(c, lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64", "mtu": 1000}),
+        ["lan.mtu", "1280 to 65535"],
+    ),
+    "IPv6 network": (
+        lambda c: _network(c, lan={"address": "10.0.0.0/24", "ipv6": "10.0.0.0/24"}),
+        ["lan.ipv6", "IPv6 network", "fd00:1::/64"],
+    ),
+    "overlapping IPv6": (
+        lambda c: _network(
+            c, x={"address": "10.1.0.0/24", "ipv6": "fd00::/48"}, y={"address": "10.2.0.0/24", "ipv6": "fd00::/64"}
+        ),
+        ["satvpn_networks.y", "fd00::/64 overlaps x"],
+    ),
+    "IPv6 address without a network": (lambda c: _interface(c, ipv6="fd00::1"), ["[0].ipv6", "lan has no IPv6"]),
+    "IPv6 address outside": (_with_ipv6(lambda c: _interface(c, ipv6="fd01::1")), ["[0].ipv6", "fd00::/64"]),
+    "IPv6 address of another kind": (_with_ipv6(lambda c: _interface(c, ipv6="10.0.0.1")), ["[0].ipv6", "fd00:1::1"]),
+    "IPv6 address twice": (_with_ipv6(lambda c: _interface(c, ipv6="fd00::2")), ["b", "fd00::2", "already", "a"]),
+    "route of two families": (
+        _with_ipv6(lambda c: _route(c, to="10.9.0.0/24", via="fd00::2")),
+        ["satvpn_routes[1].to", "10.9.0.0/24 is IPv4, but `via` is IPv6"],
+    ),
+    "IPv6 route to an IPv4 network": (
+        _with_ipv6(_route_to_an_ipv4_network),
+        ["satvpn_routes[1].to", "wan has no IPv6"],
+    ),
+    "metric": (lambda c: _route(c, to="default", via="10.0.0.2", metric=-1), ["satvpn_routes[1].metric", "0 to"]),
+    "the main table's number": (lambda c: _route(c, to="default", via="10.0.0.2", table=254), ["[1].table", "1 to 252"]),
+    "rule without a table": (_rule, ["satvpn_rules[0]", "it needs table"]),
+    "rule of an empty table": (lambda c: _rule(c, table=7), ["a.satvpn_rules[0].table", "table 7", "there are main"]),
+    "rule of a named table": (lambda c: _rule(c, table="geo"), ["satvpn_rules[0].table", "number or main"]),
+    "rule from nowhere": (lambda c: _rule(c, table="main", **{"from": "moon"}), ["satvpn_rules[0].from", "lan"]),
+    "rule of two families": (
+        lambda c: _rule(c, table="main", to="fd00::/64", **{"from": "lan"}),
+        ["satvpn_rules[0]", "one is IPv4, the other IPv6"],
+    ),
     "gateway not on a link": (
         lambda c: c["all"]["hosts"]["a"]["satvpn_routes"][0].update(via="10.0.0.9"),
         ["a.satvpn_routes[0].via", "10.0.0.9", "10.0.0.2"],
@@ -154,7 +246,11 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         lambda c: c["all"]["hosts"]["a"]["satvpn_routes"][0].update(to="moon"),
         ["a.satvpn_routes[0].to", "lan"],
     ),
-    "duplicate role": (lambda c: _host(c, "b", satvpn_role="left"), ["b.satvpn_role", "already the role of a"]),
+    "two hosts of one name": (
+        lambda c: c["all"]["hosts"].update(satvpn_a={"satvpn_role": "left"}),
+        ["satvpn_a: is called a here, and so is a"],
+    ),
+    "entity is no name": (lambda c: c["all"]["hosts"].update({"a/b": {"satvpn_role": "x"}}), ["all.hosts.a/b", "letters"]),
     "no role": (lambda c: c["all"]["hosts"]["a"].pop("satvpn_role"), ["all.hosts.a.satvpn_role", "role"]),
     "role is no name": (lambda c: _host(c, "a", satvpn_role="../etc"), ["all.hosts.a.satvpn_role"]),
     "forwarding is no bool": (
@@ -163,8 +259,47 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     ),
     "unknown variable": (lambda c: _host(c, "a", satvpn_forwardin=True), ["satvpn_forwardin", "satvpn_forwarding"]),
     "unknown group variable": (lambda c: c["all"]["vars"].update(satvpn_x=1), ["all.vars.satvpn_x", "unknown"]),
-    "tunnel address": (lambda c: _host(c, "a", satvpn_tunnel_address="tun"), ["satvpn_tunnel_address", "IPv4"]),
 }
+
+
+def test_several_hosts_have_a_role_and_a_network(tmp_path: Path) -> None:
+    content = copy.deepcopy(SMALL)
+    _third(content, "satvpn_c")
+    _host(content, "b", satvpn_role="left")
+    inventory = load(tmp_path, content)
+    assert [(host.entity, host.name) for host in inventory.hosts] == [("a", "a"), ("b", "b"), ("satvpn_c", "c")]
+    ((network, ends),) = inventory.attached()
+    assert (network, [host.name for host, _ in ends]) == ("lan", ["a", "b", "c"])
+    ((_, neighbours),) = inventory.neighbours(inventory.hosts[1])
+    assert [port.address for port in neighbours] == ["10.0.0.1", "10.0.0.3"]
+
+
+def test_networks_have_an_mtu_and_ipv6_addresses(tmp_path: Path) -> None:
+    content = copy.deepcopy(SMALL)
+    _network(content, lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64", "mtu": 1400})
+    _interface(content, ipv6="fd00::a")
+    _route(content, to="default", via="fd00::2", metric=5)
+    inventory = load(tmp_path, content)
+    assert inventory.networks["lan"] == Network("10.0.0.0/24", "fd00::/64", 1400)
+    assert [host.interfaces[0].ipv6 for host in inventory.hosts] == ["fd00::a", "fd00::2"]
+    assert inventory.hosts[0].routes[1] == Route("default", "fd00::2", 5)
+
+
+def test_routes_of_several_tables_and_their_rules(tmp_path: Path) -> None:
+    content = copy.deepcopy(SMALL)
+    _route(content, to="default", via="10.0.0.2", metric=100)
+    _route(content, to="default", via="10.0.0.2", table=7)
+    rules = [{"table": "main", "except_default": True}, {"from": "lan", "to": "10.9.0.1", "table": 7}]
+    _host(content, "a", satvpn_rules=rules)
+    host = load(tmp_path, content).hosts[0]
+    assert [(route.metric, route.table) for route in host.routes] == [(None, None), (100, None), (None, 7)]
+    assert host.rules == (Rule(None, None, "main", True), Rule("10.0.0.0/24", "10.9.0.1/32", "7"))
+
+
+@pytest.mark.parametrize("file", sorted((REPOSITORY / "topologies").glob("*.yml")), ids=lambda file: str(file.stem))
+def test_dict_and_back_of_each_topology(file: Path) -> None:
+    inventory = load_inventory(file)
+    assert Inventory.from_dict(json.loads(json.dumps(inventory.to_dict()))) == inventory
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -194,10 +329,20 @@ json_values = st.recursive(
 )
 
 
-@given(st.sampled_from(["satvpn_role", "satvpn_interfaces", "satvpn_routes", "satvpn_tunnel_address"]), json_values)
+@given(st.sampled_from(["satvpn_role", "satvpn_interfaces", "satvpn_routes", "satvpn_rules"]), json_values)
 def test_any_value_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, key: str, value: object) -> None:
     content = copy.deepcopy(SMALL)
     content["all"]["hosts"]["a"][key] = value
+    try:
+        load(tmp_path_factory.mktemp("any"), content)
+    except InputError as error:
+        assert "inventory.yml" in str(error)
+
+
+@given(json_values)
+def test_any_network_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+    content = copy.deepcopy(SMALL)
+    content["all"]["vars"]["satvpn_networks"]["lan"] = value
     try:
         load(tmp_path_factory.mktemp("any"), content)
     except InputError as error:

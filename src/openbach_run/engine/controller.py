@@ -421,8 +421,9 @@ class _Order:
 
 def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
     """`own` are the scenarios of the files. `values` of the run's specification has all as it was given."""
-    given = {scenario.name: scenario.with_constants(spec["values"]) for scenario in own}
     arguments = {name: str(spec["values"][name]) for name in own[0].arguments}
+    constants = {name: value for name, value in spec["values"].items() if name not in arguments}
+    given = {scenario.name: scenario.with_constants(constants) for scenario in own}
     changed = {
         name: value
         for scenario in own

@@ -37,7 +37,8 @@ from openbach_run.errors import SetupError
 from openbach_run.record import DAMAGED, wrong_event
 from openbach_run.run_files import DamagedRecord
 
-GUEST_MEMORY = "512M"
+GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
+"""A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for its jobs."""
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
 SILENCE_LIMIT_S = (
     120.0  # wall time without an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung
@@ -48,7 +49,7 @@ RUN_LIMIT_FILES = 20_000
 """What a run may write, its capture apart; one that writes more is ended."""
 CAPTURE = "capture.pcapng"
 
-GUEST_MODULES = ("__init__.py", "director.py", "errors.py", "inventory.py", "jobs.py", "model.py", "guest")
+GUEST_MODULES = ("__init__.py", "director.py", "errors.py", "hosts.py", "jobs.py", "model.py", "guest")
 """What of this package runs in the guest. A change to anything else makes no finished run stale."""
 
 COMPLAINED = "Kernel Complained"
@@ -128,7 +129,7 @@ class VirtualEngine:
             "kernel": self._kernel.identity,
             "image": self._image.identity,
             "code": self._code.name,
-            "memory": GUEST_MEMORY,
+            "memory": f"{GUEST_MEMORY_MB}M, at least {HOST_MEMORY_MB}M a host",
         }
 
     @property
@@ -171,7 +172,7 @@ class VirtualEngine:
     ) -> subprocess.Popen[bytes]:
         assert self._kernel and self._jail and self._image and self._code
         kernel_arguments = (
-            f"mem={GUEST_MEMORY}",
+            f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * len(spec['inventory']['hosts']))}M",
             "quiet",
             "loglevel=5",  # warnings too
             "panic=-1",

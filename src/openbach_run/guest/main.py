@@ -36,7 +36,7 @@ def main() -> int:
 def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
     # Imported here, so that an error in them is reported like any other.
     from ..director import Director
-    from ..inventory import Inventory
+    from ..hosts import Inventory
     from ..jobs import Job
     from ..model import bind
     from . import network, warm

@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The inventory's hosts as network namespaces of the guest, joined by veth pairs.
 
-A namespace is called by its host's role and lies in /run/netns, so that `ip netns exec box ping 10.10.1.2` works.
+    two hosts in a network:  box/to_st ─── st/to_box
+    more, a LAN:             pc_1/to_lan ─── lan/pc_1 ┐
+                             pc_2/to_lan ─── lan/pc_2 ┼ lan/bridge
+                             box/to_lan ──── lan/box  ┘
+
+A namespace is called by its host's name and lies in /run/netns, so that `ip netns exec box ping 10.10.1.2` works. A LAN's
+switch is a bridge in a namespace of its own, called by the network; a port of it is called by the host at its other end.
 A host also has a mount namespace of its own, with its own /sys: programs find the host's interfaces in /sys/class/net.
-Nothing on a link depends on chance or needs warming up: MACs follow from addresses, neighbours are permanent.
+Nothing on a network depends on chance or needs warming up: MACs follow from addresses, neighbours are permanent, and a
+switch knows where each host is.
 """
 
 from __future__ import annotations
@@ -17,9 +24,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..inventory import Host, Interface, Inventory
+from ..hosts import Host, Interface, Inventory, Route
 
-IP = "/usr/sbin/ip"
+IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
 DIRECTORY = "/run/netns"
 
 # linux/sched.h, linux/mount.h, linux/sockios.h, linux/ethtool.h
@@ -31,6 +38,10 @@ MS_PRIVATE_RECURSIVE = 1 << 18 | 16384
 SIOCETHTOOL = 0x8946
 OFFLOADS_OFF = {"TSO": 0x1F, "GSO": 0x24, "GRO": 0x2C}  # with them netem would delay and lose 64 KiB at a time
 
+INTERFACES_MAX = 240  # the capture has room for 256 (kernel/src/capture.c), and jobs add tunnels
+SWITCH = "bridge"  # what a LAN's bridge is called in its namespace
+HOST_MAC, SWITCH_MAC = 0x02, 0x06  # first byte of the MACs of hosts and of switches: local, unicast
+RULE_PRIORITY = 20_000  # of a host's first rule: after those that jobs add, before the main table's
 SYSCTLS = {  # in every namespace, before it has interfaces
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
@@ -45,7 +56,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 class Namespace:
     """A host's place in the guest: open file descriptors of its network and its mount namespace."""
 
-    role: str
+    name: str
     net_fd: int
     mount_fd: int
 
@@ -56,15 +67,33 @@ class NetworkError(Exception):
 
 def build(inventory: Inventory) -> dict[str, Namespace]:
     """Make all hosts and links. Returns the namespaces by entity. Raises NetworkError."""
+    _check_size(inventory)
     os.makedirs(DIRECTORY, exist_ok=True)
     _allow_congestion_controls()
-    namespaces = {host.entity: _make_namespace(host) for host in inventory.hosts}
-    _ip([_link(first, second) for first, second in inventory.links()])
+    namespaces = {host.entity: _make_namespace(host.name, host.forwarding) for host in inventory.hosts}
+    lans = {network: ends for network, ends in inventory.attached() if len(ends) > 2}
+    switches = {network: _make_namespace(network, False) for network in lans}
+    _batch(IP, [line for network, ends in inventory.attached() for line in _links(inventory, network, ends)])
+    for network, ends in lans.items():
+        with inside(switches[network]):
+            ports = [host.name for host, _ in ends]
+            _batch(IP, _switch(inventory, network, ports))
+            _batch(BRIDGE, [f"fdb add {mac(port.address)} dev {host.name} master static" for host, port in ends])
+            _switch_offloads_off(network, ports)
     for host in inventory.hosts:
         with inside(namespaces[host.entity]):
-            _ip(_configuration(inventory, host))
-            _switch_offloads_off(host)
+            _switch_ipv6_on(host)
+            _batch(IP, _configuration(inventory, host))
+            for family in ("-4", "-6"):
+                _batch(IP, _rules(host, family), family)
+            _switch_offloads_off(host.name, [port.name for port in host.interfaces])
     return namespaces
+
+
+def _check_size(inventory: Inventory) -> None:
+    count = sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in inventory.attached())
+    if count > INTERFACES_MAX:
+        raise NetworkError(f"the inventory has {count} interfaces, those of switches included; at most {INTERFACES_MAX}")
 
 
 def _allow_congestion_controls() -> None:
@@ -84,9 +113,9 @@ def inside(namespace: Namespace) -> Iterator[None]:
         yield
 
 
-def mac(address: str) -> str:
+def mac(address: str, first: int = HOST_MAC) -> str:
     """The MAC address of an interface: locally administered, then its IPv4 address."""
-    return ":".join(f"{byte:02x}" for byte in (2, 0, *socket.inet_aton(address)))
+    return ":".join(f"{byte:02x}" for byte in (first, 0, *socket.inet_aton(address)))
 
 
 @contextmanager
@@ -104,8 +133,8 @@ def _home() -> Iterator[None]:
         os.chdir(directory)
 
 
-def _make_namespace(host: Host) -> Namespace:
-    path = f"{DIRECTORY}/{host.role}"
+def _make_namespace(name: str, forwarding: bool) -> Namespace:
+    path = f"{DIRECTORY}/{name}"
     os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o444))
     with _home():
         _unshare(CLONE_NEWNET)
@@ -113,11 +142,9 @@ def _make_namespace(host: Host) -> Namespace:
         _unshare(CLONE_NEWNS)
         _mount("none", "/", "none", MS_PRIVATE_RECURSIVE)
         _mount("sysfs", "/sys", "sysfs", MS_NOSUID_NODEV_NOEXEC)
-        for name, value in {**SYSCTLS, "net/ipv4/ip_forward": str(int(host.forwarding))}.items():
-            with open(f"/proc/sys/{name}", "w") as file:
-                file.write(value)
+        _set({**SYSCTLS, "net/ipv4/ip_forward": str(int(forwarding))})
         flags = os.O_RDONLY | os.O_CLOEXEC
-        return Namespace(host.role, os.open("/proc/self/ns/net", flags), os.open("/proc/self/ns/mnt", flags))
+        return Namespace(name, os.open("/proc/self/ns/net", flags), os.open("/proc/self/ns/mnt", flags))
 
 
 def _mount(source: str, target: str, kind: str, flags: int) -> None:
@@ -135,34 +162,113 @@ def _unshare(kind: int) -> None:
         raise NetworkError(f"making a namespace: {os.strerror(ctypes.get_errno())}")
 
 
-def _link(first: tuple[Host, Interface], second: tuple[Host, Interface]) -> str:
-    def end(host: Host, port: Interface) -> str:
-        return f"name {port.name} address {mac(port.address)} netns {host.role}"
+def _set(sysctls: dict[str, str]) -> None:
+    for name, value in sysctls.items():
+        with open(f"/proc/sys/{name}", "w") as file:
+            file.write(value)
 
-    return f"link add {end(*first)} type veth peer {end(*second)}"
+
+def _switch_ipv6_on(host: Host) -> None:
+    """On the interfaces that have an IPv6 address, which is theirs at once: nobody is asked whether it has another owner."""
+    ports = [port.name for port in host.interfaces if port.ipv6]
+    if not ports:
+        return
+    for name in ("lo", *ports):
+        own = f"net/ipv6/conf/{name}"
+        _set({f"{own}/accept_dad": "0", f"{own}/accept_ra": "0", f"{own}/disable_ipv6": "0"})
+    _set({"net/ipv6/conf/all/forwarding": str(int(host.forwarding))})
+
+
+def _links(inventory: Inventory, network: str, ends: list[tuple[Host, Interface]]) -> list[str]:
+    """One veth pair for two hosts; for more, one from each to the network's switch."""
+    mtu = inventory.networks[network].mtu
+
+    def end(name: str, address: str, namespace: str) -> str:
+        return f"name {name} mtu {mtu} address {address} netns {namespace}"
+
+    def host_end(host: Host, port: Interface) -> str:
+        return end(port.name, mac(port.address), host.name)
+
+    if len(ends) == 2:
+        first, second = ends
+        return [f"link add {host_end(*first)} type veth peer {host_end(*second)}"]
+    return [
+        f"link add {host_end(host, port)} type veth peer {end(host.name, mac(port.address, SWITCH_MAC), network)}"
+        for host, port in ends
+    ]
+
+
+def _switch(inventory: Inventory, network: str, ports: list[str]) -> list[str]:
+    """The lines for `ip -batch` inside a switch's namespace."""
+    address = mac(inventory.networks[network].address.partition("/")[0], SWITCH_MAC)
+    return [
+        *_named(network),
+        f"link add {SWITCH} address {address} type bridge mcast_snooping 0",
+        *(f"link set {port} master {SWITCH} up" for port in ports),
+        f"link set {SWITCH} up",
+    ]
+
+
+def _named(name: str) -> list[str]:
+    """The alias of lo names the namespace in the kernel's captures."""
+    return ["link set dev lo up", f"link set dev lo alias {name}"]
 
 
 def _configuration(inventory: Inventory, host: Host) -> list[str]:
-    """The lines for `ip -batch` inside the namespace. The alias of lo names the host in the kernel's captures."""
-    lines = ["link set dev lo up", f"link set dev lo alias {host.role}"]
-    for port, neighbour in inventory.neighbours(host):
+    """The lines for `ip -batch` inside a host's namespace."""
+    lines = _named(host.name)
+    for port, neighbours in inventory.neighbours(host):
+        network = inventory.networks[port.network]
         lines += [
-            f"address add {port.address}/{inventory.prefix_length(port)} broadcast + dev {port.name}",
+            f"address add {port.address}/{_prefix_length(network.address)} broadcast + dev {port.name}",
             f"link set dev {port.name} up",
-            f"neighbour add {neighbour.address} lladdr {mac(neighbour.address)} nud permanent dev {port.name}",
         ]
-    return lines + [f"route add {route.to} via {route.via}" for route in host.routes]
+        if port.ipv6 and network.ipv6:
+            lines.append(f"address add {port.ipv6}/{_prefix_length(network.ipv6)} dev {port.name} nodad")
+        lines += [
+            f"neighbour add {address} lladdr {mac(neighbour.address)} nud permanent dev {port.name}"
+            for neighbour in neighbours
+            for address in (neighbour.address, neighbour.ipv6)
+            if address
+        ]
+    return lines + [_route(route) for route in host.routes]
 
 
-def _ip(lines: list[str]) -> None:
-    """Have one `ip` process do all lines, in the present namespace. Raises NetworkError with what it said."""
-    batch = os.memfd_create("ip-batch", 0)
-    said = os.memfd_create("ip-errors", 0)
+def _prefix_length(network: str) -> str:
+    return network.rpartition("/")[2]
+
+
+def _route(route: Route) -> str:
+    words = {"via": route.via, "metric": route.metric, "table": route.table}
+    return f"route add {route.to}" + "".join(f" {name} {value}" for name, value in words.items() if value is not None)
+
+
+def _rules(host: Host, family: str) -> list[str]:
+    """Of one family, -4 or -6, as options of `ip` are; a rule for all addresses is of both."""
+    lines = []
+    for number, rule in enumerate(host.rules):
+        words = {"from": rule.source or "all", "to": rule.destination, "lookup": rule.table}
+        words |= {"priority": str(RULE_PRIORITY + number), "suppress_prefixlength": "0" if rule.except_default else None}
+        if _is_of(rule.source or rule.destination, family):
+            lines.append("rule add" + "".join(f" {name} {value}" for name, value in words.items() if value))
+    return lines
+
+
+def _is_of(address: str | None, family: str) -> bool:
+    return address is None or (":" in address) == (family == "-6")
+
+
+def _batch(program: str, lines: list[str], *options: str) -> None:
+    """Have one process of `ip` or `bridge` do all lines, in the present namespace. Raises NetworkError with what it said."""
+    if not lines:
+        return
+    batch = os.memfd_create("batch", 0)
+    said = os.memfd_create("errors", 0)
     os.write(batch, "".join(f"{line}\n" for line in lines).encode())
     os.lseek(batch, 0, os.SEEK_SET)
     pid = os.posix_spawn(
-        IP,
-        [IP, "-batch", "-"],
+        program,
+        [program, *options, "-batch", "-"],
         os.environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, batch, 0), (os.POSIX_SPAWN_DUP2, said, 2)],
     )
@@ -171,16 +277,16 @@ def _ip(lines: list[str]) -> None:
     os.close(batch)
     os.close(said)
     if failed:
-        raise NetworkError(f"ip -batch: {message}; the lines were:\n" + "\n".join(lines))
+        raise NetworkError(f"{program} -batch: {message}; the lines were:\n" + "\n".join(lines))
 
 
-def _switch_offloads_off(host: Host) -> None:
+def _switch_offloads_off(name: str, interfaces: list[str]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
-        for port in host.interfaces:
+        for interface in interfaces:
             for offload, command in OFFLOADS_OFF.items():
                 value = ctypes.create_string_buffer(struct.pack("=II", command, 0))
-                request = struct.pack("16sP16x", port.name.encode(), ctypes.addressof(value))
+                request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
                 try:
                     fcntl.ioctl(control, SIOCETHTOOL, request)
                 except OSError as error:
-                    raise NetworkError(f"{host.role}: switching {offload} of {port.name} off: {error}") from error
+                    raise NetworkError(f"{name}: switching {offload} of {interface} off: {error}") from error

@@ -16,7 +16,7 @@ from openbach_run import run_files
 from openbach_run.campaign import Campaign, sub_scenarios
 from openbach_run.engine.virtual import GUEST_START_NS
 from openbach_run.errors import InputError
-from openbach_run.inventory import Inventory
+from openbach_run.hosts import Inventory
 from openbach_run.model import Malformed, Scenario, check_values, jobs_started, parse_scenario
 from openbach_run.record import events, statistics
 from openbach_run.run_files import DamagedRecord

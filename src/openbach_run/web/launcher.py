@@ -25,7 +25,7 @@ from openbach_run import run_files
 from openbach_run.campaign import NO_FILE, Campaign, RunSpec, check_cells, check_references
 from openbach_run.errors import InputError, SetupError
 from openbach_run.executor import Engine, PlannedRun, execute_run
-from openbach_run.inventory import Inventory
+from openbach_run.hosts import Inventory
 from openbach_run.job_packages import Package
 from openbach_run.record import Record, Store, events
 from openbach_run.web.replay import as_date

@@ -114,7 +114,10 @@ def argument_fields(
 ) -> list[dict[str, Any]]:
     """What the form asks for: of each argument and constant its choices if it has any, what is chosen, what a sweep would
     take. `given` is what has been chosen, None in a new form."""
-    choices = argument_choices(found, services.platform.jobs, subs)
+    try:
+        choices = argument_choices(found, services.platform.jobs, subs)
+    except InputError:  # of its x-same; a launch says so
+        choices = {}
     settings = settings_of(found, subs)
     constants = {name: value for one in (*subs.values(), found) for name, value in one.defaults.items()}
     try:

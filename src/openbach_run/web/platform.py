@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from openbach_run import package
-from openbach_run.inventory import Inventory
+from openbach_run.hosts import Inventory
 from openbach_run.job_packages import Package
 from openbach_run.jobs import Job
 from openbach_run.web.replay import as_date

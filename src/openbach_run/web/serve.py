@@ -16,6 +16,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from openbach_run.addresses import OURS
 from openbach_run.engine.rest import CONTROLLER_FILE, write_access
 from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError
@@ -89,6 +90,9 @@ def parser() -> argparse.ArgumentParser:
         "--jobs", type=Path, action="append", default=[], metavar="PATH",
         help="more jobs: a folder of packages, or a JSON file of argument trees",
     )  # fmt: skip
+    made.add_argument(
+        "--inventory", type=Path, default=OURS, metavar="FILE", help="the hosts and networks (default inventory.yml)"
+    )
     return made
 
 
@@ -117,8 +121,8 @@ def main(argv: list[str]) -> int:
 def application(
     arguments: argparse.Namespace, packages: Mapping[str, Package], cpus: Sequence[int], sessions: Sessions
 ) -> FastAPI:
-    inventory = load_inventory(REPOSITORY / "inventory.yml")
-    given = agent_addresses(REPOSITORY / "inventory.yml")
+    inventory = load_inventory(arguments.inventory)
+    given = agent_addresses(arguments.inventory)
     addresses = {host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts}
     scenarios = load_scenarios(REPOSITORY / "scenarios", packages)
     with Reporter(quiet=False) as reporter:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts and the networks that join them: an inventory, as `inventory` reads it from a file and the guest builds it.
+
+Only the standard library: the guest gets an Inventory by its `to_dict`, in run.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MAIN_TABLE = "main"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A link between two hosts, or a LAN of more, which share a switch. `address` and `ipv6` are with mask
+    (10.10.1.0/24, fd00:10::/64); `mtu` is in bytes, as Linux counts it: without the Ethernet header."""
+
+    address: str
+    ipv6: str | None = None
+    mtu: int = 1500
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A host's end of a network. `address` and `ipv6` are bare (10.10.1.1); the masks are the network's."""
+
+    name: str
+    network: str
+    address: str
+    ipv6: str | None = None
+
+
+@dataclass(frozen=True)
+class Route:
+    """`to` is `default` or an address with mask (10.10.4.0/24); `via` is a neighbour's address, whose family is the
+    route's. Of two routes to the same place the one with the lower metric is taken (none is 0)."""
+
+    to: str
+    via: str
+    metric: int | None = None
+    table: int | None = None
+    """None is the main table."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Packets from `source` to `destination` (addresses with mask, None for all) are routed by `table`: a number, or
+    `main`. With `except_default` a default route of that table does not count, and the next rule is looked at."""
+
+    source: str | None
+    destination: str | None
+    table: str
+    except_default: bool = False
+
+
+@dataclass(frozen=True)
+class Host:
+    """An OpenBACH entity: a machine of the real platform, a network namespace of the local one.
+
+    `name` is the namespace's, and the host's in captures; `role` says what the host is for, and several may have the same.
+    """
+
+    entity: str
+    name: str
+    role: str
+    forwarding: bool
+    interfaces: tuple[Interface, ...]
+    routes: tuple[Route, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All hosts, in the inventory's order, and all networks by name."""
+
+    hosts: tuple[Host, ...]
+    networks: dict[str, Network]
+
+    def host(self, entity: str) -> Host | None:
+        return next((host for host in self.hosts if host.entity == entity), None)
+
+    def attached(self) -> Iterator[tuple[str, list[tuple[Host, Interface]]]]:
+        """(network, the interfaces in it) for each network that has any, in the order of networks and hosts."""
+        for network in self.networks:
+            ends = [(host, port) for host in self.hosts for port in host.interfaces if port.network == network]
+            if ends:
+                yield network, ends
+
+    def neighbours(self, host: Host) -> Iterator[tuple[Interface, list[Interface]]]:
+        """(own interface, those of the other hosts in its network) for each interface of the host."""
+        for port in host.interfaces:
+            yield port, [
+                theirs
+                for other in self.hosts
+                if other.entity != host.entity
+                for theirs in other.interfaces
+                if theirs.network == port.network
+            ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Inventory:
+        """The inverse of to_dict, for data that it made: nothing is checked."""
+        return Inventory(
+            hosts=tuple(
+                Host(
+                    **{
+                        **host,
+                        "interfaces": tuple(Interface(**port) for port in host["interfaces"]),
+                        "routes": tuple(Route(**route) for route in host["routes"]),
+                        "rules": tuple(Rule(**rule) for rule in host["rules"]),
+                    }
+                )
+                for host in data["hosts"]
+            ),
+            networks={name: Network(**network) for name, network in data["networks"].items()},
+        )
