@@ -274,7 +274,7 @@ def _written_bytes(run_dir: Path) -> int:
 
 def _vpn_packages(repository: Path) -> list[str]:
     descriptions = sorted((repository / "vpn-configs").glob("*/vpn.json"))
-    return sorted({package for file in descriptions for package in json.loads(file.read_text())["packages"]})
+    return sorted({package for file in descriptions for package in json.loads(file.read_text()).get("packages", [])})
 
 
 def _widen(pipe: int) -> None:

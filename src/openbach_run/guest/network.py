@@ -2,7 +2,8 @@
 """The inventory's hosts as network namespaces of the guest, joined by veth pairs.
 
 A namespace is called by its host's role and lies in /run/netns, so that `ip netns exec box ping 10.10.1.2` works.
-A host also has a mount namespace of its own, with its own /sys: programs find the host's interfaces in /sys/class/net.
+A host also has a mount namespace of its own, with its own /sys (programs find the host's interfaces in /sys/class/net)
+and its own /var/run (they find each other by names in it).
 Nothing on a link depends on chance or needs warming up: MACs follow from addresses, neighbours are permanent.
 """
 
@@ -21,6 +22,7 @@ from ..inventory import Host, Interface, Inventory
 
 IP = "/usr/sbin/ip"
 DIRECTORY = "/run/netns"
+VAR_RUN = "/run/host"  # what /var/run is a link to
 
 # linux/sched.h, linux/mount.h, linux/sockios.h, linux/ethtool.h
 CLONE_NEWNS = 0x00020000
@@ -30,6 +32,12 @@ MS_BIND = 4096
 MS_PRIVATE_RECURSIVE = 1 << 18 | 16384
 SIOCETHTOOL = 0x8946
 OFFLOADS_OFF = {"TSO": 0x1F, "GSO": 0x24, "GRO": 0x2C}  # with them netem would delay and lose 64 KiB at a time
+FEATURES_OFF = ("tx-udp-segmentation",)  # the same for UDP_SEGMENT; it has no command of its own, only a name
+ETHTOOL_GSTRINGS = 0x1B
+ETHTOOL_SFEATURES = 0x3B
+ETH_SS_FEATURES = 4
+ETH_GSTRING_LEN = 32
+FEATURES_MAX = 128
 
 SYSCTLS = {  # in every namespace, before it has interfaces
     "net/ipv6/conf/all/disable_ipv6": "1",
@@ -57,7 +65,9 @@ class NetworkError(Exception):
 def build(inventory: Inventory) -> dict[str, Namespace]:
     """Make all hosts and links. Returns the namespaces by entity. Raises NetworkError."""
     os.makedirs(DIRECTORY, exist_ok=True)
+    os.makedirs(VAR_RUN, exist_ok=True)
     _allow_congestion_controls()
+    _make_no_fallback_tunnels()
     namespaces = {host.entity: _make_namespace(host) for host in inventory.hosts}
     _ip([_link(first, second) for first, second in inventory.links()])
     for host in inventory.hosts:
@@ -73,6 +83,12 @@ def _allow_congestion_controls() -> None:
         names = available.read()
     with open("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "w") as allowed:
         allowed.write(names)
+
+
+def _make_no_fallback_tunnels() -> None:
+    """A host has the interfaces of the inventory: no tunl0 and ip6tnl0 that nobody has asked for."""
+    with open("/proc/sys/net/core/fb_tunnels_only_for_init_net", "w") as file:
+        file.write("1")
 
 
 @contextmanager
@@ -113,6 +129,7 @@ def _make_namespace(host: Host) -> Namespace:
         _unshare(CLONE_NEWNS)
         _mount("none", "/", "none", MS_PRIVATE_RECURSIVE)
         _mount("sysfs", "/sys", "sysfs", MS_NOSUID_NODEV_NOEXEC)
+        _mount("tmpfs", VAR_RUN, "tmpfs", MS_NOSUID_NODEV_NOEXEC)
         for name, value in {**SYSCTLS, "net/ipv4/ip_forward": str(int(host.forwarding))}.items():
             with open(f"/proc/sys/{name}", "w") as file:
                 file.write(value)
@@ -178,9 +195,29 @@ def _switch_offloads_off(host: Host) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
         for port in host.interfaces:
             for offload, command in OFFLOADS_OFF.items():
-                value = ctypes.create_string_buffer(struct.pack("=II", command, 0))
-                request = struct.pack("16sP16x", port.name.encode(), ctypes.addressof(value))
-                try:
-                    fcntl.ioctl(control, SIOCETHTOOL, request)
-                except OSError as error:
-                    raise NetworkError(f"{host.role}: switching {offload} of {port.name} off: {error}") from error
+                _ethtool(control, host, port, f"switching {offload} off", struct.pack("=II", command, 0))
+            _ethtool(control, host, port, f"switching {', '.join(FEATURES_OFF)} off", _features_off(control, host, port))
+
+
+def _features_off(control: socket.socket, host: Host, port: Interface) -> bytes:
+    """linux/ethtool.h: struct ethtool_sfeatures, with the bits of FEATURES_OFF valid and not requested."""
+    names = struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_FEATURES, 0) + bytes(FEATURES_MAX * ETH_GSTRING_LEN)
+    said = _ethtool(control, host, port, "reading the names of features", names)
+    (count,) = struct.unpack_from("=8xI", said)
+    strings = [said[12 + ETH_GSTRING_LEN * bit :][:ETH_GSTRING_LEN].rstrip(b"\0").decode() for bit in range(count)]
+    words = (count + 31) // 32
+    valid = [0] * words
+    for name in FEATURES_OFF:
+        bit = strings.index(name)
+        valid[bit // 32] |= 1 << bit % 32
+    return struct.pack("=II", ETHTOOL_SFEATURES, words) + b"".join(struct.pack("=II", word, 0) for word in valid)
+
+
+def _ethtool(control: socket.socket, host: Host, port: Interface, what: str, request: bytes) -> bytes:
+    """One SIOCETHTOOL command; the request as the kernel has left it. Raises NetworkError."""
+    value = ctypes.create_string_buffer(request, len(request))
+    try:
+        fcntl.ioctl(control, SIOCETHTOOL, struct.pack("16sP16x", port.name.encode(), ctypes.addressof(value)))
+    except OSError as error:
+        raise NetworkError(f"{host.role}: {what} on {port.name}: {error}") from error
+    return value.raw
