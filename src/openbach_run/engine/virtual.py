@@ -18,7 +18,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 from openbach_run.engine.cache import Progress, cache_directory
 from openbach_run.engine.image import Image, ensure_code, ensure_image
 from openbach_run.engine.kernel import Kernel, ensure_kernel
-from openbach_run.engine.programs import ensure_programs
+from openbach_run.engine.programs import ensure_programs, ensure_vpn_programs, vpns_named
 from openbach_run.errors import SetupError
 
 GUEST_MEMORY = "512M"
@@ -72,13 +72,16 @@ class VirtualEngine:
         repository: Path,
         code: Mapping[str, Path],
         *,
+        vpns: Iterable[str] = (),
         pcap: bool = False,
         cache: Path | None = None,
         silence_limit_s: float = SILENCE_LIMIT_S,
     ) -> None:
-        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures."""
+        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `vpns` are those
+        that runs will ask for; `pcap` keeps the captures."""
         self._repository = repository
         self._code_folders = code
+        self._vpns = frozenset(vpns)
         self._pcap = pcap
         self._silence_limit_s = silence_limit_s
         self._cache = cache or cache_directory()
@@ -97,9 +100,23 @@ class VirtualEngine:
             self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
             self._image = ensure_image(self._cache, guest, _vpn_packages(self._repository), progress)
             programs = ensure_programs(self._cache, self._code_folders, progress)
-            self._code = ensure_code(self._cache, self._image, {**self._code_folders, **programs})
+            self._code_folders = {**self._code_folders, **programs}
+            self._code = ensure_code(self._cache, self._image, self._code_folders)
+            self._code_with(self._vpns, progress)
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
+
+    def _code_with(self, vpns: Iterable[str], progress: Progress) -> Path:
+        """The snapshot of the code with the programs of these VPNs; what they are built from is a part of it anyway."""
+        assert self._image and self._code
+        job = self._code_folders.get("jobs/vpn")
+        programs = ensure_vpn_programs(self._cache, job, vpns, progress) if job else {}
+        return ensure_code(self._cache, self._image, {**self._code_folders, **programs}) if programs else self._code
+
+    def _vpns_of(self, spec: Mapping[str, Any]) -> set[str]:
+        scenarios = [spec.get("scenario", {}), *spec.get("sub_scenarios", {}).values()]
+        started = [scenario.get(key, {}) for scenario in scenarios for key in ("openbach_functions", "constants")]
+        return vpns_named([spec.get("arguments", {}), *started], self._repository / "vpn-configs")
 
     @property
     def identity(self) -> dict[str, str]:
@@ -123,12 +140,13 @@ class VirtualEngine:
         """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the guest has powered off."""
         run_dir = run_dir.resolve()
         (run_dir / "run.json").write_text(json.dumps(spec))
+        code = self._code_with(self._vpns_of(spec), lambda text, part: None)
         started = time.monotonic()
         read_end, write_end = os.pipe()
         _widen(read_end)
         with (run_dir / "console.log").open("wb") as console, os.fdopen(read_end, "rb", buffering=0) as packets:
             try:
-                guest = self._boot(spec, run_dir, cpu, write_end, console)
+                guest = self._boot(spec, code, run_dir, cpu, write_end, console)
             finally:
                 os.close(write_end)
             capture = _Capture(packets, run_dir / "capture.pcapng" if self._pcap else None)
@@ -146,9 +164,9 @@ class VirtualEngine:
                 guest.kill()
 
     def _boot(
-        self, spec: Mapping[str, Any], run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
+        self, spec: Mapping[str, Any], code: Path, run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
     ) -> subprocess.Popen[bytes]:
-        assert self._kernel and self._image and self._code
+        assert self._kernel and self._image
         kernel_arguments = [
             *(
                 f"mem={GUEST_MEMORY}",
@@ -168,7 +186,7 @@ class VirtualEngine:
                 "umid=guest",
                 "capture=0",
                 f"RUN_DIR={run_dir}",
-                f"CODE_DIR={self._code}",
+                f"CODE_DIR={code}",
             ),
             *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
         ]
