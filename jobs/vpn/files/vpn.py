@@ -319,6 +319,8 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             stderr=subprocess.STDOUT,
             preexec_fn=unblock_signals,
         )
+    table = ["table", flow_table(arguments)] if arguments.flow_port else []
+    way: list[str] = []
     try:
         if not vpn["daemon"] and daemon.wait() != 0:
             sys.exit(ended(arguments.kind, daemon, log))
@@ -331,8 +333,8 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             return rtt_ms is not None
 
         retried(goes_through, f"no packet has gone through {arguments.kind}", lambda: last_lines(log))
-        table = ["table", flow_table(arguments)] if arguments.flow_port else []
-        run("ip", "route", "replace", arguments.remote_network, *way_in(arguments, vpn["device"]), *table)
+        way = way_in(arguments, vpn["device"])
+        run("ip", "route", "replace", arguments.remote_network, *way, *table)
         setup_time_s = time.monotonic() - start_s
         collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
         cc = carrier_congestion_control(arguments) if vpn["carrier"] in STREAMS else None
@@ -347,6 +349,8 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             sys.exit(ended(arguments.kind, daemon, log))
         look()
     finally:
+        if way and not vpn["device"]:  # no interface takes it away: it would lead past the tunnel
+            subprocess.run(["ip", "route", "del", arguments.remote_network, *way, *table], check=False, capture_output=True)
         daemon.terminate()
         daemon.wait()
         print(log.read_text(errors="replace"), end="")
