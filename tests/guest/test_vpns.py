@@ -86,9 +86,9 @@ def test_every_tunnel_tells_the_same(runs: dict[str, Run], vpn: str) -> None:
 @pytest.mark.parametrize(
     ("shell", "printed"),
     [
-        ("cat /sys/class/net/*/type | sort | uniq -c | xargs", "1 1 1 772"),  # to_st, to_pc, lo: no tunl0, no ip6tnl0
+        ("echo /sys/class/net/*", " ".join(f"/sys/class/net/{name}" for name in ("lo", "to_pc", "to_st"))),  # no tunl0
         ("ethtool -k to_st | grep -c 'tx-udp-segmentation: off'", "1"),
-        ("echo 5 > /var/run/test && awk '{print $1 * 2}' /var/run/test", "10"),
+        ("echo 5 > /var/run/test && awk '{print NR + 9}' /var/run/test", "10"),
     ],
 )
 def test_a_host_has_what_a_vpn_expects(tmp_path: Path, shell: str, printed: str) -> None:
