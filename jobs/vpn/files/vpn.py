@@ -32,7 +32,7 @@ from vpn_folders import describe, kinds, scripts
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
 PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
-"""Where programs stand that are in no Debian package: on an agent, and in the virtual engine's guest."""
+"""Where programs may stand that are in no Debian package: the host's own, and those that we have built."""
 HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
