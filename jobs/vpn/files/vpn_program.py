@@ -43,6 +43,7 @@ def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
     """The crate's source, once its hash is what the recipe says."""
     name, version = recipe["crate"], recipe["version"]
     print(f"0 downloading {name} {version}", flush=True)
+    shutil.rmtree(work, ignore_errors=True)  # of a build that failed
     work.mkdir(parents=True)
     run(["cargo", "info", "--quiet", f"{name}@{version}"], cwd=work)
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
