@@ -2,21 +2,22 @@
 # `make check` sets up what is missing and runs every check and test; the other targets are parts of it, and the bench.
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
-SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes $(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
+SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/lib.sh \
+	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest pep chaos bench bench-serve bench-pep scenarios clean
+.PHONY: check lint test unit guest vpns pep chaos bench bench-serve bench-pep scenarios vpn-lists clean
 
 check: lint test
 
 lint:
 	$(DEV) ruff check .
-	$(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py scenarios/build.py
+	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py scenarios/build.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py
 	MYPYPATH=pep/tests:src/openbach_run/guest:jobs/pep/files $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
-	$(DEV) shellcheck $(SHELL_FILES)
+	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 test:
 	$(DEV) python -m pytest tests
@@ -34,6 +35,9 @@ guest:
 chaos:
 	$(DEV) python tests/chaos.py
 
+vpns: # builds the programs that no Debian package has: some 20 minutes, once
+	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py
+
 bench:
 	$(DEV) python bench/bench.py
 
@@ -46,6 +50,9 @@ bench-pep:
 scenarios:
 	$(DEV) python scenarios/build.py
 	$(DEV) python topologies/build.py
+
+vpn-lists:
+	$(DEV) python jobs/vpn/lists.py
 
 clean:
 	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -20,6 +20,7 @@ from openbach_run.campaign import Campaign, parse_seeds, plan, plan_file
 from openbach_run.check import check
 from openbach_run.engine.cluster import ClusterEngine
 from openbach_run.engine.controller import ControllerEngine
+from openbach_run.engine.programs import vpns_named
 from openbach_run.engine.rest import CONTROLLER_FILE, Controller, read_access
 from openbach_run.engine.virtual import VirtualEngine, guest_code
 from openbach_run.errors import InputError, SetupError
@@ -291,7 +292,9 @@ def _engine(
     if controller is not None:
         return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
     folders = {name: files for name in campaign.jobs() if (files := packages[name].files)}
-    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders), pcap=arguments.pcap)
+    started = [campaign.values, *(scenario.functions for scenario in (campaign.scenario, *campaign.sub_scenarios.values()))]
+    vpns = vpns_named(started, REPOSITORY / "vpn-configs")
+    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders), vpns=vpns, pcap=arguments.pcap)
     return virtual if arguments.scheduler is None else ClusterEngine(virtual, arguments.scheduler, folders)
 
 

@@ -69,6 +69,22 @@ def test_a_program_that_computes_for_ever_is_named(guest_run: GuestRun) -> None:
     assert "computes without end" in outcome.error
 
 
+MEASURE = """
+    import hashlib, time
+    end = time.monotonic() + 1000
+    while time.monotonic() < end:
+        hashlib.sha256(bytes(200_000)).digest()
+"""
+
+
+def test_a_program_that_measures_for_ever_how_fast_it_computes_is_named(tmp_path: Path) -> None:
+    """Every hundredth reading of the clock enters the kernel; what is computed meanwhile takes no time there."""
+    (tmp_path / "record").mkdir()
+    outcome = engine_with(tmp_path / "code", MEASURE, silence_limit_s=900).run({"seed": 1}, tmp_path / "record", 0, print)
+    assert outcome.error is not None
+    assert "program python3 (pid 1) computes without end: no sleep in 60 s of CPU time" in outcome.error
+
+
 FLOOD = """
     with open("/run/openbach/flood", "wb", buffering=0) as file:
         while True:

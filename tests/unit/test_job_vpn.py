@@ -4,24 +4,31 @@
 from __future__ import annotations
 
 import importlib
-import json
+import importlib.util
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from ipaddress import IPv4Network
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from openbach_run.guest import collect_agent
-from openbach_run.job_packages import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.modules.setdefault("collect_agent", collect_agent)
 sys.path.insert(0, str(ROOT / "jobs/vpn/files"))
 vpn = importlib.import_module("vpn")
-FOLDERS = sorted(file.parent for file in (ROOT / "vpn-configs").glob("*/vpn.json"))
+folders = importlib.import_module("vpn_folders")
+KEYS = {
+    "description", "version", "licence", "runs_in", "carrier", "ciphers", "keys", "multipath", "post_quantum", "tested",
+    "packages", "programs", "commands", "daemon", "device", "inner_mtu", "overhead_bytes", "values", "handshake_line",
+}  # fmt: skip
 
 
 def arguments(role: str, remote_network: str = "192.168.20.0/24") -> object:
@@ -42,6 +49,57 @@ def test_each_end_gets_the_others_public_key(monkeypatch: pytest.MonkeyPatch) ->
     assert (client.result(), server.result()) == ("of the server\n", "of the client\n")
 
 
+def swapped(monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str | bytes) -> object:
+    """What `swap` makes of an other end that sends `theirs`: a public text, or bytes as they are."""
+    monkeypatch.setattr(vpn, "LIMIT_S", 1.0)
+    here, there = socket.socketpair()
+
+    def other_end() -> None:
+        if isinstance(theirs, str):
+            vpn.swap(there, theirs)
+        else:
+            with there:
+                there.sendall(theirs)
+                there.shutdown(socket.SHUT_WR)
+                while there.recv(1 << 16):
+                    pass
+
+    with ThreadPoolExecutor() as ends:
+        other = ends.submit(other_end)
+        try:
+            return vpn.swap(here, ours)
+        finally:
+            other.result()
+
+
+def test_keys_that_fit_no_buffer_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rosenpass has 700 kB: at commit 4bfc390 both ends wrote, neither read, and the exchange never ended."""
+    ours, theirs = "a" * 3_000_000, "b" * 5_000_000
+    assert swapped(monkeypatch, ours, theirs) == theirs
+
+
+@pytest.mark.parametrize(
+    ("theirs", "why"),
+    [
+        (b"", "closed the exchange"),
+        (b"\xff\xfe\n", "can't decode byte"),
+        (b"hello\n", "sent no public keys, or more than 16 MiB: 'hello"),
+        (b"[1]\n", "sent no public keys"),
+        (b'"cut off', "sent no public keys"),
+    ],
+)
+def test_an_other_end_that_sends_no_key_is_told(monkeypatch: pytest.MonkeyPatch, theirs: bytes, why: str) -> None:
+    with pytest.raises(SystemExit, match=re.escape(why)):
+        swapped(monkeypatch, "key", theirs)
+
+
+def test_an_other_end_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vpn, "LIMIT_S", 0.2)
+    here, there = socket.socketpair()
+    with there, pytest.raises(SystemExit, match="exchange of public keys with the other end failed: timed out"):
+        vpn.swap(here, "key")
+
+
 def test_a_server_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vpn, "EXCHANGE_PORT", 45998)
     monkeypatch.setattr(vpn, "LIMIT_S", 0.3)
@@ -55,7 +113,7 @@ def exit_code_of_watch(program: str) -> int:
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_BLOCK, {*vpn.SIGNALS, signal.SIGCHLD})
         daemon = subprocess.Popen(["sh", "-c", program], preexec_fn=vpn.unblock_signals)
-        stopped = vpn.is_stopped(daemon, True, arguments("server"))
+        stopped = vpn.is_stopped(daemon, True, 0.0, lambda: None)
         daemon.kill()
         os._exit(0 if stopped else 1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -89,23 +147,74 @@ def test_messages_hold_the_daemons_last_lines(tmp_path: Path) -> None:
     assert "line 5\n" not in said
 
 
-def test_a_vpn_that_this_host_cannot_run_is_told(tmp_path: Path) -> None:
-    (tmp_path / "log").touch()
-    daemon = subprocess.Popen(["sh", "-c", "exit 127"])
+def ended_with(tmp_path: Path, program: str) -> object:
+    with (tmp_path / "log").open("w") as log:
+        daemon = subprocess.Popen(["sh", "-c", program], stderr=log)
     daemon.wait()
-    assert vpn.ended("wireguard", daemon, tmp_path / "log") == "this host cannot run wireguard; it said nothing"
+    return vpn.ended("wireguard", daemon, tmp_path / "log")
 
 
-def test_the_jobs_choices_are_the_folders() -> None:
-    description = load_packages([ROOT / "jobs/vpn"])["vpn"].job
-    (kind,) = [argument for argument in description.arguments.required if argument.name == "kind"]
-    assert sorted(kind.choices) == sorted(["none", *(folder.name for folder in FOLDERS)])
+def test_a_vpn_that_this_host_cannot_run_is_told(tmp_path: Path) -> None:
+    assert ended_with(tmp_path, "exit 69") == "this host cannot run wireguard; it said nothing"
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_a_folder_keeps_the_contract(folder: Path) -> None:
-    described = json.loads((folder / "vpn.json").read_text())
-    assert set(described) == {"description", "packages", "daemon", "inner_mtu", "overhead_bytes"}
-    overhead_bytes = described["overhead_bytes"]
-    assert overhead_bytes is None or described["inner_mtu"] + overhead_bytes <= 1500
-    assert all(os.access(folder / script, os.X_OK) for script in ("keygen", "up", "down"))
+def test_a_command_that_up_lacks_is_named(tmp_path: Path) -> None:
+    said = str(ended_with(tmp_path, "no-such-command"))
+    assert "cannot run" not in said
+    assert "wireguard ended by itself with exit code 127" in said
+    assert "no-such-command" in said.splitlines()[-1]
+
+
+def described(**changes: object) -> dict[str, object]:
+    return {**folders.describe("wireguard"), "commands": [], **changes}
+
+
+def test_a_missing_program_is_named_before_anything_is_done() -> None:
+    with pytest.raises(SystemExit, match="this host cannot run wireguard: there is no command no-such-command"):
+        vpn.check_host(arguments("client"), described(commands=["sh", "no-such-command"]), os.environ["PATH"])
+
+
+def test_an_mtu_that_is_too_big_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vpn, "own_networks", lambda: [("lo", IPv4Network("127.0.0.0/8"))])
+    with pytest.raises(SystemExit, match="packets of 65530 bytes and 60 bytes of overhead do not fit the 65536 bytes of lo"):
+        vpn.check_host(arguments("client"), described(inner_mtu=65530), os.environ["PATH"])
+    vpn.check_host(arguments("client"), described(inner_mtu=65476), os.environ["PATH"])
+
+
+def test_a_script_knows_the_networks_of_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    networks = [("to_st", "127.0.0.0/24"), ("to_pc", "192.168.10.0/24"), ("to_tv", "192.168.11.0/24")]
+    monkeypatch.setattr(vpn, "own_networks", lambda: [(name, IPv4Network(network)) for name, network in networks])
+    environment = vpn.environment_of(arguments("client"), described(values={"cipher": "x"}), tmp_path)
+    assert environment["VPN_LOCAL_NETWORK"] == "192.168.10.0/24 192.168.11.0/24"
+    assert environment["VPN_REMOTE_NETWORK"] == "192.168.20.0/24"
+    assert (environment["VPN_MTU"], environment["VPN_CIPHER"]) == ("1420", "x")
+
+
+def test_the_lists_follow_from_the_folders() -> None:
+    for file, text in _lists().texts().items():
+        assert file.read_text() == text, f"{file}: run `make vpn-lists`"
+
+
+def _lists() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("vpn_lists", ROOT / "jobs/vpn/lists.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("kind", folders.kinds())
+def test_a_folder_keeps_the_contract(kind: str) -> None:
+    vpn_json = folders.describe(kind)
+    assert set(vpn_json) - {"base"} == KEYS
+    overhead_bytes = vpn_json["overhead_bytes"]
+    assert overhead_bytes is None or vpn_json["inner_mtu"] + overhead_bytes <= 1500
+    assert all(os.access(folders.scripts(kind) / script, os.X_OK) for script in ("keygen", "up", "down"))
+    assert vpn_json["tested"] in ("CI", "make vpns")
+
+
+def test_a_folder_takes_from_its_base_what_it_does_not_say() -> None:
+    base, derived = folders.describe("nebula"), folders.describe("nebula_chacha")
+    assert derived["packages"] == base["packages"]
+    assert (base["values"], derived["values"]) == ({"cipher": "aes"}, {"cipher": "chachapoly"})
+    assert folders.scripts("nebula_chacha").name == "nebula"

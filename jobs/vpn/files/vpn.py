@@ -11,20 +11,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import syslog
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from ipaddress import IPv4Network, ip_address
 from pathlib import Path
+from typing import Any
 
 import collect_agent
+from vpn_folders import describe, kinds, scripts
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
-CONFIGS = Path(__file__).parent / "vpn-configs"
+PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
+"""Where programs may stand that are in no Debian package: the host's own, and those that we have built."""
 HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
@@ -33,8 +41,15 @@ RETRY_S = 0.2
 FLOW_TABLE = 200
 """Routing table of tunnel 0 if it is for one flow only; each further one has the next."""
 FLOW_PRIORITY = 1000
+ROUTE_MARK = 100
+"""Protocol number of tunnel 0's route to the remote network if the VPN has no interface; each further one has the next."""
 STOP_GRACE_S = 5.0
-UNSUPPORTED = 127
+PUBLIC_LIMIT = 16 << 20
+"""Characters of public material that an end takes from the other; keys of Classic McEliece have 1 MB."""
+UNSUPPORTED = os.EX_UNAVAILABLE
+"""Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
+STREAMS = ("TCP", "MPTCP", "TLS")
+"""Carriers whose congestion control is that of the tunnel; beside others a connection may be there for control."""
 LAST_LINES = 10
 LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535)}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
@@ -43,10 +58,11 @@ TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2"
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["none", *sorted(folder.parent.name for folder in CONFIGS.glob("*/vpn.json"))])
+    parser.add_argument("kind", choices=["none", *kinds()])
     parser.add_argument("local_ip")
     parser.add_argument("remote_ip")
     parser.add_argument("remote_network")
+    parser.add_argument("--local-network", help="network on this side (default: those of this host's other interfaces)")
     parser.add_argument("--tunnel-ip")
     parser.add_argument("--remote-tunnel-ip")
     parser.add_argument("--tunnel", type=int, default=0, help="number among several")
@@ -91,7 +107,7 @@ def last_lines(log: Path) -> str:
 
 
 def exchange(arguments: argparse.Namespace, public: str) -> str:
-    """Gives the other end our public key and returns its own. The server listens, the client connects."""
+    """Gives the other end our public material and returns its own. The server listens, the client connects."""
     if arguments.role == "server":
         with socket.create_server((arguments.local_ip, arguments.exchange_port)) as listener:
             listener.settimeout(LIMIT_S)
@@ -116,13 +132,76 @@ def exchange(arguments: argparse.Namespace, public: str) -> str:
 
 
 def swap(connection: socket.socket, public: str) -> str:
-    with connection, connection.makefile("rw") as lines:
-        lines.write(json.dumps(public) + "\n")
-        lines.flush()
-        received = lines.readline()
+    """One line of JSON each way, at the same time: if both ends first wrote what fits no buffer, neither would go on."""
+    connection.settimeout(LIMIT_S)
+    failed: list[OSError] = []
+
+    def send() -> None:
+        try:
+            with connection.makefile("w") as lines:
+                lines.write(json.dumps(public) + "\n")
+        except OSError as error:
+            failed.append(error)
+
+    received = ""
+    with connection, connection.makefile("r") as lines:
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        try:
+            received = lines.readline(PUBLIC_LIMIT)
+        except (OSError, UnicodeDecodeError) as error:
+            sys.exit(f"the exchange of public keys with the other end failed: {error}")
+        sender.join()
+    if failed:
+        sys.exit(f"the exchange of public keys with the other end failed: {failed[0]}")
     if not received:
         sys.exit("the other end closed the exchange of public keys")
-    return str(json.loads(received))
+    try:
+        public_of_other = json.loads(received)
+    except ValueError:
+        public_of_other = None
+    if not isinstance(public_of_other, str):
+        sys.exit(f"the other end sent no public keys, or more than {PUBLIC_LIMIT >> 20} MiB: {received[:60]!r}")
+    return public_of_other
+
+
+def own_networks() -> list[tuple[str, IPv4Network]]:
+    """Interfaces, other than tunnels, and the networks that they are in, as the kernel's table of routes has them."""
+    with open("/proc/net/route") as table:
+        routes = [line.split() for line in table][1:]
+    connected = [route for route in routes if route[2] == "00000000" and not route[0].startswith(("*", "vpn"))]
+    return [(name, IPv4Network((_address(to), _address(mask)))) for name, to, *_, mask, _, _, _ in connected]
+
+
+def _address(shown: str) -> str:
+    """An address that /proc/net/route shows: the bytes as a number of this machine, in hexadecimal."""
+    return socket.inet_ntoa(struct.pack("=I", int(shown, 16)))
+
+
+def local_networks(arguments: argparse.Namespace) -> str:
+    """What is behind this end: if nobody has said it, the networks of the interfaces that do not lead to the other end."""
+    own = ip_address(arguments.local_ip)
+    networks = [str(network) for _, network in own_networks() if own not in network]
+    return arguments.local_network or " ".join(networks)
+
+
+def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) -> None:
+    """Ends the job when a command that the VPN needs is missing, or its full packets do not fit the way out."""
+    missing = [command for command in vpn["commands"] if not shutil.which(command, path=path)]
+    if missing:
+        sys.exit(
+            f"this host cannot run {arguments.kind}: there is no command {missing[0]}; the job's playbook (install_vpn.yml) "
+            + (f"builds it if satvpn_built_vpns names {arguments.kind}" if vpn["programs"] else "installs it")
+        )
+    needed = vpn["inner_mtu"] + (vpn["overhead_bytes"] or 0)
+    out = [name for name, network in own_networks() if ip_address(arguments.local_ip) in network]
+    for name in out if vpn["overhead_bytes"] else []:  # where it is null, the carrier is a stream
+        mtu = int(Path(f"/sys/class/net/{name}/mtu").read_text())
+        if needed > mtu:
+            sys.exit(
+                f"{arguments.kind}: its MTU is too big: packets of {vpn['inner_mtu']} bytes and {vpn['overhead_bytes']} bytes "
+                f"of overhead do not fit the {mtu} bytes of {name}"
+            )
 
 
 def clear_path(arguments: argparse.Namespace) -> list[str]:
@@ -150,6 +229,7 @@ def close_clear_path(arguments: argparse.Namespace) -> None:
 
 
 def open_clear_path(arguments: argparse.Namespace) -> None:
+    """What has to be undone before a packet may go without a tunnel again."""
     if arguments.flow_port:
         subprocess.run(["ip", "rule", "del", *flow_rule(arguments)], check=False, capture_output=True)
     subprocess.run(["ip", "route", "del", *clear_path(arguments)], check=False, capture_output=True)
@@ -159,11 +239,14 @@ def unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})
 
 
-def goes_through(arguments: argparse.Namespace, daemon: subprocess.Popen[bytes], log: Path) -> bool:
+def round_trip(arguments: argparse.Namespace, source: str, daemon: subprocess.Popen[bytes], log: Path) -> str | None:
+    """The time in ms, as ping says it, of a packet to the other end of the tunnel and back; None if none came back."""
     if daemon.poll():
         sys.exit(ended(arguments.kind, daemon, log))
-    command = ["ping", "-n", "-c", "1", "-W", "3", "-I", arguments.device, arguments.remote_tunnel_ip]
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+    command = ["ping", "-n", "-c", "1", "-W", "3", "-I", source, arguments.remote_tunnel_ip]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    answered = re.search(r"time=([\d.]+) ms", done.stdout)
+    return answered[1] if done.returncode == 0 and answered else None
 
 
 def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
@@ -177,33 +260,63 @@ def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
     return wanted
 
 
-def report(device: str) -> None:
-    """The tunnel interface's counters."""
-    (link,) = json.loads(run("ip", "-s", "-j", "link", "show", device))
-    received, sent = link["stats64"]["rx"], link["stats64"]["tx"]
-    collect_agent.send_stat(
-        collect_agent.now(), rx_bytes=received["bytes"], tx_bytes=sent["bytes"], tx_dropped=sent["dropped"]
-    )
+def report(arguments: argparse.Namespace, vpn: dict[str, Any], log: Path) -> None:
+    """The tunnel interface's counters, unless it has none or went with its daemon, which an agent ends first; and how often
+    the daemon's log has told of a handshake."""
+    known: dict[str, Any] = {}
+    if vpn["device"] and Path(f"/sys/class/net/{arguments.device}").exists():
+        (link,) = json.loads(run("ip", "-s", "-j", "link", "show", arguments.device))
+        for side, counted in (("rx", link["stats64"]["rx"]), ("tx", link["stats64"]["tx"])):
+            known |= {f"{side}_bytes": counted["bytes"], f"{side}_packets": counted["packets"]}
+        known["tx_dropped"] = link["stats64"]["tx"]["dropped"]
+    if vpn["handshake_line"]:
+        known["handshakes"] = len(re.findall(vpn["handshake_line"], log.read_text(errors="replace")))
+    if known:
+        collect_agent.send_stat(collect_agent.now(), **known)
 
 
-def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
-    start_s = time.monotonic()
-    folder = CONFIGS / arguments.kind
-    environment = {
+def environment_of(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path) -> dict[str, str]:
+    """What the VPN's scripts get to know."""
+    return {
+        "PATH": f"{os.environ.get('PATH', os.defpath)}:{PROGRAMS}",
         "VPN_DIR": str(directory),
         "VPN_ROLE": arguments.role,
         "VPN_DEVICE": arguments.device,
         "VPN_TUNNEL": str(arguments.tunnel),
         "VPN_LOCAL_IP": arguments.local_ip,
         "VPN_REMOTE_IP": arguments.remote_ip,
+        "VPN_LOCAL_NETWORK": local_networks(arguments),
+        "VPN_REMOTE_NETWORK": arguments.remote_network,
         "VPN_TUNNEL_IP": arguments.tunnel_ip,
         "VPN_REMOTE_TUNNEL_IP": arguments.remote_tunnel_ip,
         "VPN_REMOTE_PUBLIC": str(directory / "remote_public"),
+        "VPN_MTU": str(vpn["inner_mtu"]),
+        **{f"VPN_{name.upper()}": str(value) for name, value in vpn["values"].items()},
     }
+
+
+def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
+    """Where the remote network is routed: into the tunnel's interface; for a VPN that has none to where the other end is, as
+    its policies take the packets there. The marker tells that route from others."""
+    if has_device:
+        return ["via", arguments.remote_tunnel_ip, "dev", arguments.device]
+    (out,) = json.loads(run("ip", "-j", "route", "get", arguments.remote_ip))
+    gateway = ["via", out["gateway"]] if "gateway" in out else []
+    return [*gateway, "dev", out["dev"], "protocol", route_mark(arguments)]
+
+
+def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
+    start_s = time.monotonic()
+    folder, vpn = scripts(arguments.kind), describe(arguments.kind)
+    environment = environment_of(arguments, vpn, directory)
+    check_host(arguments, vpn, environment["PATH"])
     public = run(str(folder / "keygen"), **environment)
     (directory / "remote_public").write_text(exchange(arguments, public))
-    has_daemon = json.loads((folder / "vpn.json").read_text())["daemon"]
     log = directory / "log"
+    if not vpn["device"]:
+        run("ip", "link", "add", arguments.device, "type", "dummy")
+        run("ip", "address", "add", f"{arguments.tunnel_ip}/32", "dev", arguments.device)
+        run("ip", "link", "set", arguments.device, "up")
     with log.open("w") as said:
         daemon = subprocess.Popen(
             [str(folder / "up")],
@@ -212,36 +325,55 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             stderr=subprocess.STDOUT,
             preexec_fn=unblock_signals,
         )
+    table = ["table", flow_table(arguments)] if arguments.flow_port else []
+    way: list[str] = []
     try:
-        if not has_daemon and daemon.wait() != 0:
+        if not vpn["daemon"] and daemon.wait() != 0:
             sys.exit(ended(arguments.kind, daemon, log))
-        nothing = f"no packet has gone through {arguments.kind}"
-        retried(lambda: goes_through(arguments, daemon, log), nothing, lambda: last_lines(log))
-        way = ["via", arguments.remote_tunnel_ip, "dev", arguments.device]
-        table = ["table", flow_table(arguments)] if arguments.flow_port else []
+        source = arguments.device if vpn["device"] else arguments.tunnel_ip
+        rtts_ms: list[str] = []
+
+        def goes_through() -> bool:
+            rtt_ms = round_trip(arguments, source, daemon, log)
+            rtts_ms.extend([rtt_ms] if rtt_ms else [])
+            return rtt_ms is not None
+
+        retried(goes_through, f"no packet has gone through {arguments.kind}", lambda: last_lines(log))
+        way = way_in(arguments, vpn["device"])
         run("ip", "route", "replace", arguments.remote_network, *way, *table)
         setup_time_s = time.monotonic() - start_s
         collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
-        cc = carrier_congestion_control(arguments)
-        collect_agent.send_stat(collect_agent.now(), setup_time_s=setup_time_s, congestion_control=cc)
-        if not is_stopped(daemon, has_daemon, arguments):
+        cc = carrier_congestion_control(arguments) if vpn["carrier"] in STREAMS else None
+        collect_agent.send_stat(
+            collect_agent.now(), setup_time_s=setup_time_s, congestion_control=cc, first_rtt_ms=float(rtts_ms[-1])
+        )
+
+        def look() -> None:
+            report(arguments, vpn, log)
+
+        if not is_stopped(daemon, vpn["daemon"], arguments.series_s, look):
             sys.exit(ended(arguments.kind, daemon, log))
-        report(arguments.device)
+        look()
     finally:
+        if way and not vpn["device"]:  # no interface takes it away: it would lead past the tunnel
+            subprocess.run(["ip", "route", "del", arguments.remote_network, *way, *table], check=False, capture_output=True)
         daemon.terminate()
         daemon.wait()
         print(log.read_text(errors="replace"), end="")
         subprocess.run([str(folder / "down")], check=False, env={**os.environ, **environment}, capture_output=True)
+        if not vpn["device"]:
+            subprocess.run(["ip", "link", "del", arguments.device], check=False, capture_output=True)
 
 
-def is_stopped(daemon: subprocess.Popen[bytes], has_daemon: bool, arguments: argparse.Namespace) -> bool:
+def is_stopped(daemon: subprocess.Popen[bytes], has_daemon: bool, series_s: float, look: Callable[[], None]) -> bool:
     """Waits for the order to stop, and looks at the counters meanwhile; False if the daemon ends without an order. An agent
     that stops a job ends its children first, so a daemon that ends well may be right, and the order must follow."""
-    while (number := next_signal(arguments.series_s)) not in SIGNALS:
+    while (number := next_signal(series_s)) not in SIGNALS:
         if number is None:
-            report(arguments.device)
+            look()
         elif has_daemon and daemon.poll() is not None:
-            return daemon.returncode == 0 and signal.sigtimedwait(SIGNALS, STOP_GRACE_S) is not None
+            ended_well = daemon.returncode in (0, -signal.SIGTERM)
+            return ended_well and signal.sigtimedwait(SIGNALS, STOP_GRACE_S) is not None
     return True
 
 
@@ -260,13 +392,18 @@ def ended(kind: str, daemon: subprocess.Popen[bytes], log: Path) -> str:
     return f"{kind} ended by itself with exit code {daemon.returncode}{last_lines(log)}"
 
 
+def route_mark(arguments: argparse.Namespace) -> str:
+    return str(ROUTE_MARK + arguments.tunnel)
+
+
 def leads_into_tunnel(arguments: argparse.Namespace) -> bool:
     table = flow_table(arguments) if arguments.flow_port else "main"
     command = ["ip", "-j", "route", "show", arguments.remote_network, "table", table]
     shown = subprocess.run(
         command, check=False, capture_output=True, text=True
     ).stdout  # no table yet: an error, no route
-    return any(route.get("dev") == arguments.device for route in json.loads(shown or "[]"))
+    routes, mark = json.loads(shown or "[]"), route_mark(arguments)
+    return any(route.get("dev") == arguments.device or route.get("protocol") == mark for route in routes)
 
 
 def main() -> None:
@@ -277,16 +414,15 @@ def main() -> None:
             retried(lambda: leads_into_tunnel(arguments), missing)
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, signal.SIGCHLD})
+    open_clear_path(arguments)  # it is still closed if an earlier tunnel has failed
     if arguments.kind == "none":
         signal.sigwait(SIGNALS)
         return
     os.umask(0o077)
     close_clear_path(arguments)
-    try:
-        with tempfile.TemporaryDirectory(prefix="vpn-") as name:
-            tunnel(arguments, Path(name))
-    finally:
-        open_clear_path(arguments)
+    with tempfile.TemporaryDirectory(prefix="vpn-") as name:
+        tunnel(arguments, Path(name))
+    open_clear_path(arguments)  # not after a failure: then nothing may go in clear
 
 
 if __name__ == "__main__":

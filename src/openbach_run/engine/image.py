@@ -26,6 +26,8 @@ LINKS = {
     "opt/openbach/virtualenv/bin/python3": "/usr/bin/python3",
     "opt/openbach/vpn-configs": "/opt/openbach-run/vpn-configs",
     "usr/local/sbin/satpep": "/opt/openbach-run/bin/satpep",
+    "usr/bin/awk": "mawk",
+    "var/run": "/run/host",
 }
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"
@@ -53,18 +55,20 @@ def ensure_image(cache: Path, guest_dir: Path, vpn_packages: Iterable[str], prog
     """The guest tree for guest/packages.json and the packages of the VPNs, made in `cache` if it is not there."""
     wanted = json.loads((guest_dir / "packages.json").read_text())
     names = sorted({*wanted["packages"], *vpn_packages})
-    own = json.dumps([names, wanted["suites"], wanted["pins"], DIRECTORIES, LINKS, FILES, UNUSED])
+    own = json.dumps([names, wanted["suites"], wanted["pins"], wanted["beside"], DIRECTORIES, LINKS, FILES, UNUSED])
     init = guest_dir / "init.py"
     place = cache / f"image-{content_hash([init], guest_dir, own)}"
     apt = Apt(
         cache / "apt-image", tuple(wanted["suites"]), {suite: tuple(pin) for suite, pin in wanted["pins"].items()}
     )
-    made_once(place, lambda directory: _make(directory, apt, names, init, own, progress))
+    made_once(place, lambda directory: _make(directory, apt, names, wanted["beside"], init, own, progress))
     made = json.loads((place / "image.json").read_text())
     return Image(place / "root", made["identity"], tuple(made["packages"]))
 
 
-def _make(place: Path, apt: Apt, names: list[str], init: Path, own: str, progress: Progress) -> None:
+def _make(
+    place: Path, apt: Apt, names: list[str], beside: Mapping[str, str], init: Path, own: str, progress: Progress
+) -> None:
     ensure_tools()
     progress("guest: fetching Debian's package lists", 0)
     apt.prepare()
@@ -75,6 +79,11 @@ def _make(place: Path, apt: Apt, names: list[str], init: Path, own: str, progres
     root.mkdir()
     for number, package in enumerate(unpack(packages, archives, root)):
         progress(f"guest: unpacking {package.identity}", 0.3 + 0.5 * number / len(packages))
+    for directory, name in beside.items():
+        package = Package(apt.fetch(name).name)
+        packages.append(package)
+        (root / directory).mkdir(parents=True)
+        list(unpack([package], archives, root / directory))
     _add_own(root, init)
     progress("guest: compiling Python's library", 0.8)
     compile_python(root, root / "usr/lib" / GUEST_PYTHON, f"/usr/lib/{GUEST_PYTHON}")
@@ -88,6 +97,7 @@ def _add_own(root: Path, init: Path) -> None:
     for name in DIRECTORIES:
         (root / name).mkdir(parents=True, exist_ok=True)
     for name, target in LINKS.items():
+        shutil.rmtree(root / name, ignore_errors=True)  # directories of packages in /var/run: it is empty at a start
         (root / name).symlink_to(target)
     for name, text in FILES.items():
         (root / name).write_text(text)

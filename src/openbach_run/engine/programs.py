@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as on a real agent.
+"""Programs that no Debian package has: linked statically, as the guest's C library is not this machine's.
 
-For the guest they are built here and linked statically: its C library is not this machine's.
+Those that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as on a real agent. Those of
+VPNs: `programs` of a vpn.json names them, and the vpn job's own vpn_program.py builds them from their crates; that
+takes minutes, so it is done for the runs that need them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from openbach_run.engine.cache import Progress, content_hash, made_once
 from openbach_run.engine.debian import ensure_tools, run
+from openbach_run.errors import SetupError
 
 DIRECTORY = "bin"
 """Where they stand in the guest's code; the guest tree has links to them on its PATH."""
@@ -34,3 +42,41 @@ def _built(cache: Path, folder: Path, progress: Progress) -> Path:
         run(["make", "-C", str(folder), f"OUT={place}", *FLAGS, name], f"building {name}")
 
     return made_once(cache / f"{name}-{content_hash(sources, folder, *FLAGS)}", make) / name
+
+
+def vpns_named(value: Any, configs: Path) -> set[str]:
+    """The VPNs (folders of `configs`) that are a text anywhere in `value`: the arguments or functions of a scenario."""
+    if isinstance(value, str):
+        return {value} if value.isidentifier() and (configs / value / "vpn.json").exists() else set()
+    parts: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return {name for part in parts for name in vpns_named(part, configs)}
+
+
+def ensure_vpn_programs(cache: Path, job: Path, vpns: Iterable[str], progress: Progress) -> dict[str, Path]:
+    """The programs of these VPNs, by their place in the guest's code; `job` is the vpn job's `files`. Raises SetupError."""
+    found: dict[str, Path] = {}
+    for vpn in sorted(vpns):
+        described = json.loads((job / "vpn-configs" / vpn / "vpn.json").read_text())
+        folder = job / "vpn-configs" / described.get("base", vpn)
+        for program, recipe in json.loads((folder / "vpn.json").read_text()).get("programs", {}).items():
+            sources = [job / "vpn_program.py", *(job / "vpn-configs" / folder.name).glob("*.patch")]
+            place = cache / f"{program}-{content_hash(sources, job, json.dumps(recipe))}"
+            command = [sys.executable, str(job / "vpn_program.py"), folder.name, program]
+            title = f"building {program} {recipe['version']}"
+            made = made_once(place, partial(_run_told, command, title, progress))
+            found[f"{DIRECTORY}/{program}"] = made / program
+    return found
+
+
+def _run_told(command: list[str], title: str, progress: Progress, place: Path) -> None:
+    """Runs a program that makes `place` and prints lines `<part done> <what>`. SetupError carries what it says at its end."""
+    with subprocess.Popen(
+        [*command, str(place)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as building:
+        assert building.stdout is not None and building.stderr is not None
+        for line in building.stdout:
+            part, _, what = line.strip().partition(" ")
+            progress(f"{title}: {what}", float(part))
+        said = building.stderr.read()
+    if building.returncode:
+        raise SetupError(f"{title} failed: {said.strip()}")

@@ -19,7 +19,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from openbach_run.engine.descriptors import ensure_descriptors
 from openbach_run.engine.image import Image, ensure_code, ensure_image
 from openbach_run.engine.jail import Jail, ensure_jail
 from openbach_run.engine.kernel import Kernel, ensure_kernel
-from openbach_run.engine.programs import ensure_programs
+from openbach_run.engine.programs import ensure_programs, ensure_vpn_programs, vpns_named
 from openbach_run.errors import SetupError
 from openbach_run.record import DAMAGED, wrong_event
 from openbach_run.run_files import DamagedRecord
@@ -88,13 +88,16 @@ class VirtualEngine:
         repository: Path,
         code: Mapping[str, Path],
         *,
+        vpns: Iterable[str] = (),
         pcap: bool = False,
         cache: Path | None = None,
         silence_limit_s: float = SILENCE_LIMIT_S,
     ) -> None:
-        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures."""
+        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `vpns` are those
+        that runs will ask for; `pcap` keeps the captures."""
         self._repository = repository
         self._code_folders = code
+        self._vpns = frozenset(vpns)
         self._pcap = pcap
         self._silence_limit_s = silence_limit_s
         self._cache = cache or cache_directory()
@@ -116,9 +119,23 @@ class VirtualEngine:
             self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
             self._image = ensure_image(self._cache, guest, _vpn_packages(self._repository), progress)
             programs = ensure_programs(self._cache, self._code_folders, progress)
-            self._code = ensure_code(self._cache, self._image, {**self._code_folders, **programs})
+            self._code_folders = {**self._code_folders, **programs}
+            self._code = ensure_code(self._cache, self._image, self._code_folders)
+            self._code_with(self._vpns, progress)
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
+
+    def _code_with(self, vpns: Iterable[str], progress: Progress) -> Path:
+        """The snapshot of the code with the programs of these VPNs; what they are built from is a part of it anyway."""
+        assert self._image and self._code
+        job = self._code_folders.get("jobs/vpn")
+        programs = ensure_vpn_programs(self._cache, job, vpns, progress) if job else {}
+        return ensure_code(self._cache, self._image, {**self._code_folders, **programs}) if programs else self._code
+
+    def _vpns_of(self, spec: Mapping[str, Any]) -> set[str]:
+        scenarios = [spec.get("scenario", {}), *spec.get("sub_scenarios", {}).values()]
+        started = [scenario.get(key, {}) for scenario in scenarios for key in ("openbach_functions", "constants")]
+        return vpns_named([spec.get("arguments", {}), *started], self._repository / "vpn-configs")
 
     @property
     def identity(self) -> dict[str, str]:
@@ -141,6 +158,7 @@ class VirtualEngine:
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
         """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the guest has powered off."""
         (run_dir / "run.json").write_text(json.dumps(spec))
+        code = self._code_with(self._vpns_of(spec), lambda text, part: None)
         started = time.monotonic()
         read_end, write_end = os.pipe()
         _widen(read_end)
@@ -150,7 +168,7 @@ class VirtualEngine:
             os.fdopen(read_end, "rb", buffering=0) as packets,
         ):
             try:
-                guest = self._boot(spec, run_dir, cpu, write_end, console)
+                guest = self._boot(spec, code, run_dir, cpu, write_end, console)
             finally:
                 os.close(write_end)
             capture = _Capture(packets, keep)
@@ -168,9 +186,9 @@ class VirtualEngine:
                 guest.kill()
 
     def _boot(
-        self, spec: Mapping[str, Any], run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
+        self, spec: Mapping[str, Any], code: Path, run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
     ) -> subprocess.Popen[bytes]:
-        assert self._kernel and self._jail and self._image and self._code
+        assert self._kernel and self._jail and self._image
         kernel_arguments = (
             f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * len(spec['inventory']['hosts']))}M",
             "quiet",
@@ -182,7 +200,7 @@ class VirtualEngine:
             *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
         )
         command = self._jail.command(
-            cpu, self._image.root, self._code, run_dir, self._kernel.executable, *kernel_arguments
+            cpu, self._image.root, code, run_dir, self._kernel.executable, *kernel_arguments
         )
         with self._lock:
             if self._stopping:
@@ -294,7 +312,7 @@ def guest_code(repository: Path, jobs: Mapping[str, Path]) -> dict[str, Path]:
 
 def _vpn_packages(repository: Path) -> list[str]:
     descriptions = sorted((repository / "vpn-configs").glob("*/vpn.json"))
-    return sorted({package for file in descriptions for package in json.loads(file.read_text())["packages"]})
+    return sorted({package for file in descriptions for package in json.loads(file.read_text()).get("packages", [])})
 
 
 def _widen(pipe: int) -> None:

@@ -8,7 +8,8 @@
 
 A namespace is called by its host's name and lies in /run/netns, so that `ip netns exec box ping 10.10.1.2` works. A LAN's
 switch is a bridge in a namespace of its own, called by the network; a port of it is called by the host at its other end.
-A host also has a mount namespace of its own, with its own /sys: programs find the host's interfaces in /sys/class/net.
+A host also has a mount namespace of its own, with its own /sys (programs find the host's interfaces in /sys/class/net)
+and its own /var/run (they find each other by names in it).
 Nothing on a network depends on chance or needs warming up: MACs follow from addresses, neighbours are permanent, and a
 switch knows where each host is.
 """
@@ -28,6 +29,7 @@ from ..hosts import Host, Interface, Inventory, Route
 
 IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
 DIRECTORY = "/run/netns"
+VAR_RUN = "/run/host"  # what /var/run is a link to
 
 # linux/sched.h, linux/mount.h, linux/sockios.h, linux/ethtool.h
 CLONE_NEWNS = 0x00020000
@@ -37,6 +39,12 @@ MS_BIND = 4096
 MS_PRIVATE_RECURSIVE = 1 << 18 | 16384
 SIOCETHTOOL = 0x8946
 OFFLOADS_OFF = {"TSO": 0x1F, "GSO": 0x24, "GRO": 0x2C}  # with them netem would delay and lose 64 KiB at a time
+FEATURES_OFF = ("tx-udp-segmentation",)  # the same for UDP_SEGMENT; it has no command of its own, only a name
+ETHTOOL_GSTRINGS = 0x1B
+ETHTOOL_SFEATURES = 0x3B
+ETH_SS_FEATURES = 4
+ETH_GSTRING_LEN = 32
+FEATURES_MAX = 128
 
 INTERFACES_MAX = 240  # the capture has room for 256 (kernel/src/capture.c), and jobs add tunnels
 SWITCH = "bridge"  # what a LAN's bridge is called in its namespace
@@ -69,7 +77,9 @@ def build(inventory: Inventory) -> dict[str, Namespace]:
     """Make all hosts and links. Returns the namespaces by entity. Raises NetworkError."""
     _check_size(inventory)
     os.makedirs(DIRECTORY, exist_ok=True)
+    os.makedirs(VAR_RUN, exist_ok=True)
     _allow_congestion_controls()
+    _make_no_fallback_tunnels()
     namespaces = {host.entity: _make_namespace(host.name, host.forwarding) for host in inventory.hosts}
     lans = {network: ends for network, ends in inventory.attached() if len(ends) > 2}
     switches = {network: _make_namespace(network, False) for network in lans}
@@ -102,6 +112,12 @@ def _allow_congestion_controls() -> None:
         names = available.read()
     with open("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "w") as allowed:
         allowed.write(names)
+
+
+def _make_no_fallback_tunnels() -> None:
+    """A host has the interfaces of the inventory: no tunl0 and ip6tnl0 that nobody has asked for."""
+    with open("/proc/sys/net/core/fb_tunnels_only_for_init_net", "w") as file:
+        file.write("1")
 
 
 @contextmanager
@@ -142,6 +158,7 @@ def _make_namespace(name: str, forwarding: bool) -> Namespace:
         _unshare(CLONE_NEWNS)
         _mount("none", "/", "none", MS_PRIVATE_RECURSIVE)
         _mount("sysfs", "/sys", "sysfs", MS_NOSUID_NODEV_NOEXEC)
+        _mount("tmpfs", VAR_RUN, "tmpfs", MS_NOSUID_NODEV_NOEXEC)
         _set({**SYSCTLS, "net/ipv4/ip_forward": str(int(forwarding))})
         flags = os.O_RDONLY | os.O_CLOEXEC
         return Namespace(name, os.open("/proc/self/ns/net", flags), os.open("/proc/self/ns/mnt", flags))
@@ -284,9 +301,30 @@ def _switch_offloads_off(name: str, interfaces: list[str]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
         for interface in interfaces:
             for offload, command in OFFLOADS_OFF.items():
-                value = ctypes.create_string_buffer(struct.pack("=II", command, 0))
-                request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
-                try:
-                    fcntl.ioctl(control, SIOCETHTOOL, request)
-                except OSError as error:
-                    raise NetworkError(f"{name}: switching {offload} of {interface} off: {error}") from error
+                _ethtool(control, name, interface, f"switching {offload} off", struct.pack("=II", command, 0))
+            switched = f"switching {', '.join(FEATURES_OFF)} off"
+            _ethtool(control, name, interface, switched, _features_off(control, name, interface))
+
+
+def _features_off(control: socket.socket, name: str, interface: str) -> bytes:
+    """linux/ethtool.h: struct ethtool_sfeatures, with the bits of FEATURES_OFF valid and not requested."""
+    names = struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_FEATURES, 0) + bytes(FEATURES_MAX * ETH_GSTRING_LEN)
+    said = _ethtool(control, name, interface, "reading the names of features", names)
+    (count,) = struct.unpack_from("=8xI", said)
+    strings = [said[12 + ETH_GSTRING_LEN * bit :][:ETH_GSTRING_LEN].rstrip(b"\0").decode() for bit in range(count)]
+    words = (count + 31) // 32
+    valid = [0] * words
+    for feature in FEATURES_OFF:
+        bit = strings.index(feature)
+        valid[bit // 32] |= 1 << bit % 32
+    return struct.pack("=II", ETHTOOL_SFEATURES, words) + b"".join(struct.pack("=II", word, 0) for word in valid)
+
+
+def _ethtool(control: socket.socket, name: str, interface: str, what: str, request: bytes) -> bytes:
+    """One SIOCETHTOOL command; the request as the kernel has left it. Raises NetworkError."""
+    value = ctypes.create_string_buffer(request, len(request))
+    try:
+        fcntl.ioctl(control, SIOCETHTOOL, struct.pack("16sP16x", interface.encode(), ctypes.addressof(value)))
+    except OSError as error:
+        raise NetworkError(f"{name}: {what} on {interface}: {error}") from error
+    return value.raw

@@ -334,7 +334,7 @@ def named_packages(repository: Path) -> list[str]:
         repository / "src/openbach_run/guest/packages.json",
         *sorted((repository / "vpn-configs").glob("*/vpn.json")),
     ]
-    return sorted({name for file in asking for name in json.loads(file.read_text())["packages"]})
+    return sorted({name for file in asking for name in json.loads(file.read_text()).get("packages", [])})
 
 
 def page_of(docs: Path, name: str) -> Markdown:
