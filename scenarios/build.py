@@ -40,7 +40,7 @@ ARGUMENTS = {
     "vpn": "VPN between the client's box and the POP: none, wireguard, openvpn_udp or openvpn_tcp",
     "pep": "Position of the performance enhancing proxy: none, A (between the VPN's ends), B (outside the tunnel), A_double or "
     "B_double (on both sides of the satellite)",
-    "cc": "Congestion control of the end hosts: cubic, cubic_nohystart, bbr, bbr2, hybla or reno",
+    "cc": "Congestion control of the end hosts: cubic, cubic_nohystart, bbr, bbr2, bbr3, hybla or reno",
     "cc_pep": "Congestion control of both legs of the proxy; $cc is that of the end hosts",
     "cc_tunnel": "Congestion control of an OpenVPN TCP tunnel's own connection; $cc is that of the end hosts",
     "rate": "Rate of the satellite link towards the user in bit/s; k, M and G are decimal, e.g. 10M",
