@@ -944,8 +944,8 @@ static void update_min_rtt(struct sock *sk, const struct rate_sample *rs)
 		bbr->min_rtt_stamp = bbr->probe_rtt_min_stamp;
 	}
 	if (probe_rtt_expired && !bbr->idle_restart && bbr->state != PROBE_RTT) {
-		save_cwnd(sk);
 		bbr->state = PROBE_RTT;
+		save_cwnd(sk);
 		bbr->probe_rtt_done_stamp = 0;
 		bbr->ack_phase = ACKS_PROBE_STOPPING;
 		start_round(sk);
