@@ -26,7 +26,7 @@
 #define ANY_BW		(~0U)
 #define ANY_INFLIGHT	0xffffffU	/* more than a window of TCP holds */
 
-/* 2.4 to 2.14: parameters */
+/* 2.5 to 2.16: parameters */
 #define STARTUP_PACING_GAIN	GAIN(277)	/* 4 * ln(2) */
 #define DRAIN_PACING_GAIN	GAIN(50)
 #define DOWN_PACING_GAIN	GAIN(90)
@@ -66,7 +66,7 @@ enum bbr_state {
 	UP,
 };
 
-/* 2.13: which round of probing the ACKs that arrive now belong to */
+/* 2.14: which round of probing the ACKs that arrive now belong to */
 enum bbr_ack_phase {
 	ACKS_INIT,
 	ACKS_REFILLING,
@@ -75,7 +75,7 @@ enum bbr_ack_phase {
 	ACKS_PROBE_STOPPING,
 };
 
-/* 2.14: where losses have ended a state, to return to if they were none */
+/* 2.15: where losses have ended a state, to return to if they were none */
 enum bbr_undo_state {
 	UNDO_NONE,
 	UNDO_STARTUP,
@@ -403,7 +403,7 @@ static void update_round(struct sock *sk, const struct rate_sample *rs)
 }
 
 /*
- * The draft takes P.lost and P.tx_in_flight along with every packet (4.1.2.3);
+ * The draft takes P.lost and P.tx_in_flight along with every packet (4.1.2.1.2);
  * the kernel has no room for them. Both follow from what it has:
  *
  * Packets lost when the acknowledged one was sent: known at the beginning of
@@ -413,7 +413,7 @@ static void update_round(struct sock *sk, const struct rate_sample *rs)
  * Packets in flight when it was sent: each of them has been delivered or lost
  * by now (but for reordering), and rs->delivered counts the former.
  *
- * 3.6: CE marks are congestion, so a marked packet counts as a lost one.
+ * 3.7: CE marks are congestion, so a marked packet counts as a lost one.
  */
 static struct bbr_sample bbr_sample(struct sock *sk,
 				    const struct rate_sample *rs)

@@ -200,7 +200,7 @@ MARK = "tc qdisc change dev to_st root handle 2: netem limit 100000 delay 250ms 
 
 
 def test_ce_marks_are_congestion(tmp_path: Path, cc: str) -> None:
-    """3.6: if ECN was negotiated. A CUBIC flow needs as long with these marks; a flow that takes no notice of them, as long as
+    """3.7: if ECN was negotiated. A CUBIC flow needs as long with these marks; a flow that takes no notice of them, as long as
     one without."""
     times = {}
     for name, control, first in (("unmarked", cc, []), ("marked", cc, ECN), ("cubic", "cubic", ECN)):
@@ -234,7 +234,7 @@ def test_it_finds_a_bandwidth_that_rises_by_ten(tmp_path: Path, watch: Watch, cc
 
 
 def test_losses_below_the_threshold_hardly_matter_and_above_they_do(run_cells: RunCells, cc: str) -> None:
-    """2.7, 5.5.10: 2 % in a round. Median of three seeds."""
+    """2.8, 5.5.10: 2 % in a round. Median of three seeds."""
     times: dict[str, list[float]] = {}
     for run in run_cells("geo_loss", "vpn=none", f"cc={cc}", "loss=0,0.5,5", "size=10M", seeds="3"):
         times.setdefault(run.row["loss"], []).append(float(run.row["transfer_time_s"]))
