@@ -21,7 +21,7 @@ RTT_S = 0.5
 LINK_BPS = 10e6
 PROBE_WAIT_S = 2  # the least between two probes by the clock
 SHALLOW = ("loss=0", "buffer_bdp=0.1", "size=40M")
-STATES = {  # pacing gain, cwnd gain → state of section 4.3
+STATES = {  # pacing gain, cwnd gain → state of section 5.1.1
     (2.77, 2.0): "Startup",
     (0.5, 2.0): "Drain",
     (0.9, 2.0): "Down",
