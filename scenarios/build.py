@@ -58,7 +58,7 @@ ARGUMENTS = {
     "vpn": "VPN between the client's box and the POP: none, wireguard, openvpn_udp or openvpn_tcp",
     "pep": "Position of the performance enhancing proxy: none, A (between the VPN's ends), B (outside the tunnel), A_double or "
     "B_double (on both sides of the satellite)",
-    "cc": "Congestion control of the end hosts: cubic, cubic_nohystart, bbr, bbr2, hybla or reno",
+    "cc": "Congestion control of the end hosts: cubic, cubic_nohystart, bbr, bbr2, bbr3, hybla or reno",
     "loss": "Random loss in percent, in each direction, e.g. 0.1",
     "size": "Bytes to download; k, M and G are decimal, e.g. 30M",
     "http": "Version of HTTP: 1.1 (at most 6 connections, as browsers do) or 2 (one connection)",

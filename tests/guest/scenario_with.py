@@ -25,14 +25,17 @@ class Job(NamedTuple):
     finished: Sequence[int] = ()
 
 
-def with_snapshot(place: Path, *snapshots: Snapshot) -> Path:
-    """The scenario geo_loss with commands beside the download (job `snapshot`): its file, made in `place`."""
+def with_snapshot(place: Path, *snapshots: Snapshot, first: Sequence[tuple[str, str]] = ()) -> Path:
+    """The scenario geo_loss with commands beside the download (job `snapshot`), and hosts with commands that come `first`,
+    while the link is made: its file, made in `place`."""
     scenario = json.loads((REPOSITORY / "scenarios/geo_loss.json").read_text())
     functions = scenario["openbach_functions"]
     (download,) = [function["id"] for function in functions if function.get("label") == "download"]
     for host, after_s, shell_command in snapshots:
         job = Job(host, "snapshot", {"command": shell_command}, [download])
         functions.append(_function(len(functions), job, after_s))
+    for host, shell_command in first:
+        functions.append(_function(len(functions), Job(host, "snapshot", {"command": shell_command})))
     path = place / "geo_loss.json"
     path.write_text(json.dumps(scenario))
     return path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kernel/tcp_bbr2 is an ordinary module: DKMS builds it, without a warning, for Debian's kernels with their compilers.
+"""kernel/bbr are ordinary modules: DKMS builds them, without a warning, for Debian's kernels with their compilers.
 
 Headers, compiler and DKMS are unpacked into trees of their own in the cache and run in a guest: nothing is installed.
 """
@@ -19,7 +19,9 @@ from openbach_run.engine.debian import Apt, ensure_tools, unpack
 from openbach_run.engine.kernel import ensure_kernel
 from openbach_run.engine.virtual import GUEST_MEMORY_MB
 
-MODULE = REPOSITORY / "kernel/tcp_bbr2"
+SOURCES = REPOSITORY / "kernel/bbr"
+MODULES = ("tcp_bbr2", "tcp_bbr3")
+PACKAGE, VERSION = "tcp_bbr", "2.0"
 SUITES: dict[str, tuple[tuple[str, ...], dict[str, tuple[str, ...]]]] = {
     "bookworm": (("bookworm",), {}),
     "trixie": (("trixie",), {}),
@@ -36,9 +38,9 @@ busybox mount -t tmpfs tmpfs /tmp
 busybox mount -t hostfs -o "$PLACE" place /root
 headers=$(echo /usr/src/linux-headers-*-amd64)
 exec > /root/log 2>&1
-KCFLAGS=-Werror dkms build --sourcetree /root --dkmstree /root/built tcp_bbr2/1.0 -k "${headers#*headers-}"
+KCFLAGS=-Werror dkms build --sourcetree /root --dkmstree /root/built "$PACKAGE" -k "${headers#*headers-}"
 echo $? > /root/exit_code
-cat /root/built/tcp_bbr2/1.0/build/make.log
+cat "/root/built/$PACKAGE/build/make.log"
 busybox poweroff -f
 """
 LIMIT_S = 300
@@ -73,22 +75,22 @@ def tree(suite: str, progress: Progress) -> Path:
         (place / "usr/bin/awk").symlink_to("mawk")
         (place / "build.sh").write_text(BUILD)
 
-    return made_once(cache_directory() / f"headers-{suite}-{content_hash([], MODULE, *PACKAGES, BUILD)}", make)
+    return made_once(cache_directory() / f"headers-{suite}-{content_hash([], SOURCES, *PACKAGES, BUILD)}", make)
 
 
-def built(suite: str, progress: Progress) -> Path:
-    """The module as built for the kernel of `suite`."""
+def built(suite: str, progress: Progress) -> dict[str, bytes]:
+    """The modules as built for the kernel of `suite`."""
     root = tree(suite, progress)
     kernel = ensure_kernel(cache_directory(), REPOSITORY / "kernel", progress).executable
 
     def make(place: Path) -> None:
-        progress(f"{suite}: building tcp_bbr2", 0)
-        shutil.copytree(MODULE, place / "tcp_bbr2-1.0")
+        progress(f"{suite}: building {', '.join(MODULES)}", 0)
+        shutil.copytree(SOURCES, place / f"{PACKAGE}-{VERSION}")
         (place / "built").mkdir()
         command = [
             str(kernel), f"mem={GUEST_MEMORY_MB}M", "quiet", "panic=-1", "root=/dev/root", "rootfstype=hostfs",
             f"rootflags={root}", "rw", "seccomp=on", "con=null", "con0=null,fd:1", f"PLACE={place}",
-            "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "init=/bin/sh", "--", "/build.sh",
+            f"PACKAGE={PACKAGE}/{VERSION}", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "init=/bin/sh", "--", "/build.sh",
         ]  # fmt: skip
         console = subprocess.run(
             command, check=False, timeout=LIMIT_S, text=True, errors="replace",
@@ -98,16 +100,17 @@ def built(suite: str, progress: Progress) -> Path:
         assert (place / "exit_code").exists(), console
         assert (place / "exit_code").read_text() == "0\n", log.read_text(errors="replace")
 
-    sources = [file for file in MODULE.iterdir() if file.is_file()]
-    place = made_once(cache_directory() / f"tcp_bbr2-{content_hash(sources, MODULE, root.name)}", make)
-    (module,) = place.glob("built/tcp_bbr2/1.0/*/x86_64/module/tcp_bbr2.ko")
-    return module
+    sources = [file for file in SOURCES.iterdir() if file.is_file()]
+    place = made_once(cache_directory() / f"{PACKAGE}-{content_hash(sources, SOURCES, root.name)}", make)
+    return {file.stem: file.read_bytes() for file in place.glob(f"built/{PACKAGE}/{VERSION}/*/x86_64/module/*.ko")}
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_dkms_builds_it_for_debians_kernels(suite: str, progress: Progress) -> None:
+def test_dkms_builds_them_for_debians_kernels(suite: str, progress: Progress) -> None:
     (headers,) = tree(suite, progress).glob("usr/src/linux-headers-*-amd64")
-    module = built(suite, progress).read_bytes()
+    modules = built(suite, progress)
     release = headers.name.removeprefix("linux-headers-")
-    assert f"vermagic={release} ".encode() in module
-    assert re.search(rb"\bbbr2\0", module)
+    assert sorted(modules) == sorted(MODULES)
+    for name, module in modules.items():
+        assert f"vermagic={release} ".encode() in module
+        assert re.search(rb"\b%s\0" % name.removeprefix("tcp_").encode(), module)

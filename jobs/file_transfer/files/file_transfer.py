@@ -34,7 +34,7 @@ CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_fil
 IPERF3_PORT = 5201
 HTTP_PORT = 8080
 UNLIMITED = "unlimited"
-PROFILES = ("cubic", "cubic_nohystart", "bbr", "bbr2", "hybla", "reno")
+PROFILES = ("cubic", "cubic_nohystart", "bbr", "bbr2", "bbr3", "hybla", "reno")
 """Of the job transport_profile."""
 LIMITS = {"port": (2, 65535), "duration_s": (0, 86400), "streams": (1, 128), "deadline_s": (1, 86400)}
 MOST_BYTES = 10**12

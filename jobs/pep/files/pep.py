@@ -28,7 +28,7 @@ import collect_agent
 import proof
 
 CONFIGURATION = "/opt/openbach/agent/jobs/pep/pep_rstats_filter.conf"
-PROFILES = ("cubic", "cubic_nohystart", "bbr", "bbr2", "hybla", "reno")
+PROFILES = ("cubic", "cubic_nohystart", "bbr", "bbr2", "bbr3", "hybla", "reno")
 """Of the job transport_profile."""
 LIMITS = {
     "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535), "mark": (1, 2**31 - 1), "table": (1, 2**31 - 1),

@@ -20,7 +20,7 @@ SUITES = ("trixie-backports", "trixie", "sid")
 SOURCES = ("linux-source-7.2", "linux-source-7.3")
 """Source packages that our patches apply to, the preferred first."""
 
-SOURCES_OF_OURS = {"src": "arch/um/drivers", "tcp_bbr2": "net/ipv4"}
+SOURCES_OF_OURS = {"src": "arch/um/drivers", "bbr": "net/ipv4"}
 """Folders of kernel/ with C files, and where in the kernel source they are built (kernel/patches have the Makefiles)."""
 
 BUILD_STEPS = 1480  # lines that make prints for one build; only the progress bar depends on it
@@ -69,7 +69,7 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
 
 
 def _inputs(kernel_dir: Path) -> list[Path]:
-    sources = [file for folder in SOURCES_OF_OURS for file in kernel_dir.glob(f"{folder}/*.c")]
+    sources = [file for folder in SOURCES_OF_OURS for file in kernel_dir.glob(f"{folder}/*.[ch]")]
     return [kernel_dir / "config", *kernel_dir.glob("patches/*.patch"), *sources]
 
 
@@ -91,7 +91,7 @@ def _patch(source: Path, kernel_dir: Path) -> None:
     for patch in sorted(kernel_dir.glob("patches/*.patch")):
         run(["patch", "-d", str(source), "-p1", "--forward", "-i", str(patch.resolve())], f"applying {patch.name}")
     for folder, place in SOURCES_OF_OURS.items():
-        for file in kernel_dir.glob(f"{folder}/*.c"):
+        for file in kernel_dir.glob(f"{folder}/*.[ch]"):
             shutil.copy2(file, source / place / file.name)
 
 
