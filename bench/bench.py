@@ -25,7 +25,8 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "src"))
 
-from openbach_run.engine.virtual import Outcome, VirtualEngine  # noqa: E402
+from openbach_run.engine.contract import Outcome  # noqa: E402
+from openbach_run.engine.virtual.engine import VirtualEngine  # noqa: E402
 
 VPNS = {"none": 20, "wireguard": 20, "openvpn_udp": 8, "openvpn_tcp": 8}
 """And the ratio that each is to reach."""

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent / "tests"))
 from lab import ROOT, SERVER, Lab, until
 
 import pep
-from openbach_run.engine.debian import ensure_tools
+from openbach_run.engine.virtual.debian import ensure_tools
 
 ROUNDS = 5
 SECONDS = 3

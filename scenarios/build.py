@@ -21,8 +21,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openbach_run.addresses import value_of
-from openbach_run.inventory import load_inventory
+from openbach_run.openbach.addresses import value_of
+from openbach_run.topology.inventory import load_inventory
 
 HERE = Path(__file__).parent
 INVENTORY = load_inventory(HERE.parent / "inventory.yml")

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from openbach_run.addresses import value_of
-from openbach_run.inventory import load_inventory
+from openbach_run.openbach.addresses import value_of
+from openbach_run.topology.inventory import load_inventory
 
 HERE = Path(__file__).parent
 STAR_TERMINALS = 3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.engine.debian import ensure_tools
+from openbach_run.engine.virtual.debian import ensure_tools
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lab import ROOT, Lab, Satpep

@@ -17,7 +17,7 @@ import pytest
 from lab import ROOT, Lab, until
 
 import pep
-from openbach_run.engine.debian import ensure_tools
+from openbach_run.engine.virtual.debian import ensure_tools
 
 JOB = ROOT / "jobs/pep/files/pep.py"
 SYSTEM = ROOT / "pep/system"

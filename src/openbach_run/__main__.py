@@ -19,7 +19,7 @@ def damaged(error: ImportError | SyntaxError) -> bool:
 
 def main() -> int:
     try:
-        from openbach_run.cli import main as command
+        from openbach_run.commands.main import main as command
 
         return command()
     except KeyboardInterrupt:  # while it was still imported

@@ -15,7 +15,8 @@ from textwrap import dedent, indent
 import pytest
 from conftest import REPOSITORY
 
-from openbach_run.engine.virtual import SILENCE_LIMIT_S, Outcome, VirtualEngine
+from openbach_run.engine.virtual.engine import SILENCE_LIMIT_S, VirtualEngine
+from openbach_run.engine.contract import Outcome
 
 GuestRun = Callable[..., Outcome]
 
@@ -94,7 +95,7 @@ FLOOD = """
 
 
 def test_a_run_that_fills_the_disk_is_ended(guest_run: GuestRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openbach_run.engine.virtual.RUN_LIMIT_BYTES", 32 << 20)
+    monkeypatch.setattr("openbach_run.engine.virtual.engine.RUN_LIMIT_BYTES", 32 << 20)
     outcome = guest_run(FLOOD)
     assert outcome.error is not None
     assert "wrote more than 32 MiB in" in outcome.error

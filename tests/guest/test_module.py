@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY
 
-from openbach_run.engine.cache import Progress, cache_directory, content_hash, made_once
-from openbach_run.engine.debian import Apt, ensure_tools, unpack
-from openbach_run.engine.kernel import ensure_kernel
-from openbach_run.engine.virtual import GUEST_MEMORY_MB
+from openbach_run.engine.virtual.cache import Progress, cache_directory, content_hash, made_once
+from openbach_run.engine.virtual.debian import Apt, ensure_tools, unpack
+from openbach_run.engine.virtual.kernel import ensure_kernel
+from openbach_run.engine.virtual.engine import GUEST_MEMORY_MB
 
 SOURCES = REPOSITORY / "kernel/bbr"
 MODULES = ("tcp_bbr2", "tcp_bbr3")

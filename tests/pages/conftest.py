@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from openbach_run.engine.debian import ensure_tools
+from openbach_run.engine.virtual.debian import ensure_tools
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FLAGS = [

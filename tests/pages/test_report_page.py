@@ -11,7 +11,7 @@ import pytest
 from made_up import write_results
 from playwright.sync_api import Page, ViewportSize
 
-from openbach_run import cli
+from openbach_run.commands import main
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
 READABLE_PX = 12
@@ -20,7 +20,7 @@ READABLE_PX = 12
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    assert cli.main(["report", str(write_results(folder / "matrix")), "-o", str(folder / "report"), "--quiet"]) == 0
+    assert main.main(["report", str(write_results(folder / "matrix")), "-o", str(folder / "report"), "--quiet"]) == 0
     return folder / "report"
 
 

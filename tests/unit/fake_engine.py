@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from openbach_run.director import SECOND_US, Director, JobInstance, JobStatus, ScenarioStatus
-from openbach_run.engine.virtual import GUEST_START_NS, Outcome
+from openbach_run.guest.director import Director, JobInstance, JobStatus, SECOND_US, ScenarioStatus
+from openbach_run.engine.virtual.engine import GUEST_START_NS
+from openbach_run.engine.contract import Outcome
 
 FOR_EVER_S = 1e9
 

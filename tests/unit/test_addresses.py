@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from openbach_run import cli
-from openbach_run.addresses import inventory_file, unknown_entities, value_of, with_addresses
-from openbach_run.campaign import plan
+from openbach_run.commands import main
+from openbach_run.openbach.addresses import inventory_file, unknown_entities, value_of, with_addresses
+from openbach_run.campaign.plan import plan
 from openbach_run.errors import InputError
-from openbach_run.inventory import load_inventory
-from openbach_run.job_packages import load_packages
-from openbach_run.model import Scenario, parse_scenario, read_scenario
+from openbach_run.topology.inventory import load_inventory
+from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.scenario import Scenario, parse_scenario, read_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -157,7 +157,7 @@ def test_runs_have_the_addresses_of_the_inventory_and_no_setting_for_them(tmp_pa
 
 
 def test_a_package_has_the_addresses_of_the_platform(tmp_path: Path) -> None:
-    assert cli.main(["package", "-o", str(tmp_path / "out"), "--inventory", str(other_inventory(tmp_path))]) == 0
+    assert main.main(["package", "-o", str(tmp_path / "out"), "--inventory", str(other_inventory(tmp_path))]) == 0
     project = json.loads((tmp_path / "out/project.json").read_text())
     given = {one["name"]: one["constants"].get("server_ip") for one in project["scenario"]}
     assert given["geo"] == given["voip"] == "172.30.0.2"
@@ -170,7 +170,7 @@ def test_a_host_that_the_inventory_lacks_is_refused_before_a_run(
 ) -> None:
     lan = ROOT / "topologies/lan.yml"
     asked = [str(ROOT / "scenarios/geo.json"), "--inventory", str(lan), "--results", str(tmp_path / "r"), "--dry-run"]
-    assert cli.main(asked) == 2
+    assert main.main(asked) == 2
     said = capsys.readouterr().err
     assert "geo.json: geo: openbach_functions." in said
     assert "the inventory has no entity satvpn_pc; it has satvpn_pc_1, satvpn_pc_2" in said and str(lan) in said
@@ -181,7 +181,7 @@ def test_check_warns_of_hosts_that_the_inventory_lacks(tmp_path: Path, capsys: p
     made["openbach_functions"][0]["start_job_instance"]["entity_name"] = "satvpn_cp"
     file = tmp_path / "ping.json"
     file.write_text(json.dumps(made))
-    assert cli.main(["--check", str(file)]) == 0
+    assert main.main(["--check", str(file)]) == 0
     assert "warning: openbach_functions.0.start_job_instance.entity_name: the inventory has no" in capsys.readouterr().err
-    assert cli.main(["--check", str(file), "--inventory", str(tmp_path / "none.yml")]) == 2
+    assert main.main(["--check", str(file), "--inventory", str(tmp_path / "none.yml")]) == 2
     assert "none.yml: No such file" in capsys.readouterr().err

@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_cli import FakeEngine
 
-from openbach_run import cli
-from openbach_run.engine import descriptors
+from openbach_run.commands import main
+from openbach_run.engine.virtual import descriptors
 from openbach_run.errors import InputError, SetupError
-from openbach_run.inventory import load_inventory
-from openbach_run.job_packages import load_packages
+from openbach_run.topology.inventory import load_inventory
+from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 GEO = json.loads((ROOT / "scenarios/geo.json").read_text())
@@ -78,7 +78,7 @@ def ends(*words: str) -> tuple[int, str]:
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         try:
-            return cli.main(list(words)), said.getvalue()
+            return main.main(list(words)), said.getvalue()
         except SystemExit as error:  # argparse
             return int(str(error.code)), said.getvalue()
 
@@ -86,9 +86,9 @@ def ends(*words: str) -> tuple[int, str]:
 @contextlib.contextmanager
 def fake() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cli, "VirtualEngine", FakeEngine)
-        patched.setattr(cli, "load_packages", lambda paths: PACKAGES)  # read once: YAML takes most of the time
-        patched.setattr(cli, "load_inventory", lambda path: THERE)
+        patched.setattr(main, "VirtualEngine", FakeEngine)
+        patched.setattr(main, "load_packages", lambda paths: PACKAGES)  # read once: YAML takes most of the time
+        patched.setattr(main, "load_inventory", lambda path: THERE)
         patched.chdir(directory)
         yield Path(directory)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.engine import cache
-from openbach_run.engine.cache import KEPT_UNUSED_DAYS, made_once
+from openbach_run.engine.virtual import cache
+from openbach_run.engine.virtual.cache import KEPT_UNUSED_DAYS, made_once
 from openbach_run.errors import SetupError
 
 DAY_S = 24 * 3600

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from openbach_run import cli
-from openbach_run.engine.virtual import Outcome
+from openbach_run.commands import main
+from openbach_run.engine.contract import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,12 +66,12 @@ class FakeEngine:
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
     FakeEngine.ran, FakeEngine.failing, FakeEngine.interrupt_after = [], set(), None
-    monkeypatch.setattr(cli, "VirtualEngine", FakeEngine)
+    monkeypatch.setattr(main, "VirtualEngine", FakeEngine)
     return FakeEngine
 
 
 def run(*arguments: str) -> int:
-    return cli.main([str(ROOT / "scenarios/geo_loss.json"), "cc=bbr", "vpn=none", *arguments])
+    return main.main([str(ROOT / "scenarios/geo_loss.json"), "cc=bbr", "vpn=none", *arguments])
 
 
 def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,13 +179,13 @@ def test_sigterm_keeps_what_finished(
 
 def test_a_scenario_without_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bare.json").write_text('{"name": "bare", "openbach_functions": []}')
-    assert cli.main([str(tmp_path / "bare.json"), "--results", str(tmp_path / "results"), "--quiet"]) == 0
+    assert main.main([str(tmp_path / "bare.json"), "--results", str(tmp_path / "results"), "--quiet"]) == 0
     assert "done" in capsys.readouterr().out
 
 
 def test_a_scenarios_name_leads_nowhere_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "up.json").write_text('{"name": "../up", "openbach_functions": []}')
-    assert cli.main([str(tmp_path / "up.json")]) == 2
+    assert main.main([str(tmp_path / "up.json")]) == 2
     assert "name one with --results DIR" in capsys.readouterr().err
 
 
@@ -195,7 +195,7 @@ def test_a_campaign_file_has_its_own_results_and_a_table_per_scenario(
     monkeypatch.chdir(tmp_path)
     both = "scenarios: [{scenario: geo_loss, values: &v {cc: [bbr], vpn: [none], loss: [0]}}, {scenario: leo_loss, values: *v}]"
     (tmp_path / "two.yml").write_text(both)
-    assert cli.main(["two.yml", "--quiet", "--seeds", "2"]) == 0
+    assert main.main(["two.yml", "--quiet", "--seeds", "2"]) == 0
     printed = capsys.readouterr().out
     assert "geo_loss: transfer time" in printed and "leo_loss: transfer time" in printed
     asked = json.loads((tmp_path / "results/two/campaign.json").read_text())
@@ -244,21 +244,21 @@ def test_unwritable_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ],
 )
 def test_bad_input_exits_with_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(arguments) == 2
+    assert main.main(arguments) == 2
     assert words in capsys.readouterr().err
 
 
 def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--check", "geo"]) == 0
+    assert main.main(["--check", "geo"]) == 0
     assert "accepted" in capsys.readouterr().out
     bad = tmp_path / "bad.json"
     bad.write_text(
         '{"name": "t", "openbach_functions": [{"id": 0, "start_job_instance": {"entity_name": "e", "nojob": {}}}]}'
     )
-    assert cli.main(["--check", str(bad), "--format", "json"]) == 2
+    assert main.main(["--check", str(bad), "--format", "json"]) == 2
     printed = capsys.readouterr()
     assert json.loads(printed.out)["error_message"]["error"] == "No such job in the controller database: nojob"
     assert "openbach_functions.0.start_job_instance.nojob" in printed.err
     schemas = str(ROOT / "tests/data/job_schemas.json")
     bad.write_text(bad.read_text().replace('"nojob": {}', '"fping": {"destination_ip": "10.0.0.2"}'))
-    assert cli.main(["--check", str(bad), "--jobs", schemas, "--format", "json"]) == 0
+    assert main.main(["--check", str(bad), "--jobs", schemas, "--format", "json"]) == 0

@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 from fake_controller import HARM, FakeController, serving
 
-from openbach_run import cli
-from openbach_run.campaign import plan
-from openbach_run.engine import controller as engine_module
-from openbach_run.engine import reasons, rest
-from openbach_run.engine.controller import ControllerEngine, as_collected
-from openbach_run.engine.rest import Access, Controller, base_url, read_access
-from openbach_run.engine.virtual import Outcome
+from openbach_run.commands import main
+from openbach_run.campaign.plan import plan
+from openbach_run.engine.platform import engine as engine_module
+from openbach_run.engine.platform import reasons, rest
+from openbach_run.engine.platform.engine import ControllerEngine, as_collected
+from openbach_run.engine.platform.rest import Access, Controller, base_url, read_access
+from openbach_run.engine.contract import Outcome
 from openbach_run.errors import InputError, SetupError
-from openbach_run.job_packages import load_packages
+from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -76,7 +76,7 @@ def test_same_table_and_files_as_the_virtual_engine(
     monkeypatch.setattr(engine_module, "POLL_S", 0.01)
     Path("controller").write_text(json.dumps({"controller": fake.url, "login": "admin", "password": "secret"}))
     arguments = [str(ROOT / "scenarios/geo.json"), "vpn=none", "cc=bbr", "--engine", "controller"]
-    assert cli.main(arguments) == 0
+    assert main.main(arguments) == 0
     printed = capsys.readouterr()
     assert "1.50" in printed.out
     (record,) = Path("results/geo/runs").glob("*/record.json")
@@ -94,7 +94,7 @@ def test_same_table_and_files_as_the_virtual_engine(
 
 @pytest.mark.parametrize(("options", "words"), [(["--pcap"], "tcpdump"), (["--workers", "2"], "one at a time")])
 def test_options_of_the_virtual_engine_only(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["geo", "--engine", "controller", *options]) == 2
+    assert main.main(["geo", "--engine", "controller", *options]) == 2
     assert words in capsys.readouterr().err
 
 

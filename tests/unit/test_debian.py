@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.engine import debian
+from openbach_run.engine.virtual import debian
 from openbach_run.errors import SetupError
 
 DEB822 = """\

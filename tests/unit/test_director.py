@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openbach_run.director import (
-    SECOND_US,
-    Director,
-    JobInstance,
-    JobStatus,
-    LaunchRefused,
-    ScenarioStatus,
-    substitute,
-)
+from openbach_run.guest.director import Director, JobInstance, JobStatus, LaunchRefused, SECOND_US, ScenarioStatus, substitute
 
 FOR_EVER = 1 << 62
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.cli import COMMANDS, campaigns_of, parser, path_of
-from openbach_run.job_packages import load_packages
+from openbach_run.commands.main import COMMANDS, campaigns_of, parser, path_of
+from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

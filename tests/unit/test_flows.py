@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.flows import flow_measures
+from openbach_run.results.flows import flow_measures
 
 
 def sent(flow: str, first_s: int, rates_mbps: Sequence[float]) -> list[dict[str, Any]]:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from test_results import record
 
-from openbach_run.campaign import RunSpec
-from openbach_run.executor import PlannedRun
-from openbach_run.forecast import forecast
-from openbach_run.record import Store
+from openbach_run.campaign.spec import RunSpec
+from openbach_run.campaign.execute import PlannedRun
+from openbach_run.campaign.forecast import forecast
+from openbach_run.results.record import Store
 
 
 def planned(**arguments: str) -> PlannedRun:

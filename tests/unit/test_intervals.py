@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.intervals import Estimate, difference, estimate, ratio
+from openbach_run.results.intervals import Estimate, difference, estimate, ratio
 
 TIMES = st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12)
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from openbach_run.errors import InputError
 from openbach_run.guest.network import mac
-from openbach_run.hosts import Inventory, Network, Route, Rule
-from openbach_run.inventory import load_inventory
+from openbach_run.topology.hosts import Inventory, Network, Route, Rule
+from openbach_run.topology.inventory import load_inventory
 
 REPOSITORY = Path(__file__).parents[2]
 PATH = ["pc", "box", "st", "sat", "gw", "pop", "server"]

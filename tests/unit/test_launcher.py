@@ -14,7 +14,7 @@ from openbach_run import __main__ as entry
 
 MISSING = ModuleNotFoundError("No module named 'rich'", name="rich")
 BROKEN = SyntaxError("invalid syntax", ("/cache/venv-0/lib/python3.11/site-packages/rich/console.py", 1, 1, "", 1, 1))
-OURS = ImportError("cannot import name 'x' from 'openbach_run.cli'", name="openbach_run.cli")
+OURS = ImportError("cannot import name 'x' from 'openbach_run.commands.main'", name="openbach_run.commands.main")
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_it_is_made_again_and_the_command_goes_on(
     environment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setitem(sys.modules, "openbach_run.cli", None)  # its import fails
+    monkeypatch.setitem(sys.modules, "openbach_run.commands.main", None)  # its import fails
     monkeypatch.setattr(entry, "damaged", lambda error: True)
     monkeypatch.setattr(sys, "argv", ["openbach-run", "geo", "vpn=none"])
     monkeypatch.setattr(os, "environ", dict(os.environ))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Link files from elsewhere, and the command that makes them."""
+"""Link files from elsewhere, and the link that makes them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.errors import InputError
-from openbach_run.links import acm, command, mahimahi, opensand, rtt
-from openbach_run.links.given import read_link_file
+from openbach_run.satellite import acm, mahimahi, opensand, rtt
+from openbach_run.commands import link
+from openbach_run.satellite.given import read_link_file
 
 TRACE = "1\n1\n3\n10\n"
 
@@ -145,9 +146,9 @@ def test_any_probes_of_a_csv_file_make_a_link_file(rows: list[tuple[float, float
         words = ["rtt", str(path), "--bin-s", str(bin_s), "-o", f"{name}/link.csv"]
         if all(rtt_ms is None for _, rtt_ms in rows):
             with pytest.raises(InputError, match="no round-trip time in it"):
-                command.main(words)
+                link.main(words)
         else:
-            command.main(words)
+            link.main(words)
             delays_ms = [change.state.delay_ms for change in rtt.changes(rtt.read(path, 1.0), bin_s, 10e6)]
             known = [rtt_ms / 2 for _, rtt_ms in rows if rtt_ms is not None]
             assert min(known) - 1e-6 <= min(delays_ms) <= max(delays_ms) <= max(known) + 1e-6
@@ -183,15 +184,15 @@ def test_a_made_file_is_a_link_file_and_is_drawn(
     file(tmp_path, "down", TRACE)
     file(tmp_path, "delays", "0 10\n5 20\n")
     file(tmp_path, "ping", PING)
-    assert command.main([generator, *MADE[generator], "-o", "link.csv"]) == 0
+    assert link.main([generator, *MADE[generator], "-o", "link.csv"]) == 0
     first = (tmp_path / "link.csv").read_bytes()
-    assert command.main([generator, *MADE[generator], "-o", "link.csv"]) == 0
+    assert link.main([generator, *MADE[generator], "-o", "link.csv"]) == 0
     assert (tmp_path / "link.csv").read_bytes() == first
     assert read_link_file(tmp_path / "link.csv").startswith(f"# openbach-run link {generator}\n")
     capsys.readouterr()
-    assert command.main(["check", "link.csv"]) == 0
+    assert link.main(["check", "link.csv"]) == 0
     assert "mean RTT" in capsys.readouterr().out
-    assert command.main(["plot", "link.csv", "-o", "link.svg"]) == 0
+    assert link.main(["plot", "link.csv", "-o", "link.svg"]) == 0
     assert b"one-way delay" in (tmp_path / "link.svg").read_bytes() or (tmp_path / "link.svg").stat().st_size > 5000
 
 
@@ -208,5 +209,5 @@ def test_what_cannot_be_made_leaves_no_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=said):
-        command.main([*words, "-o", "link.csv"])
+        link.main([*words, "-o", "link.csv"])
     assert not list(tmp_path.iterdir())

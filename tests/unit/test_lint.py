@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from openbach_run.job_packages import load_packages
-from openbach_run.jobs import Job
-from openbach_run.lint import lint
-from openbach_run.model import parse_scenario
+from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.job import Job
+from openbach_run.openbach.lint import lint
+from openbach_run.openbach.scenario import parse_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = {name: package.job for name, package in load_packages([ROOT / "tests/data/job_schemas.json"]).items()}

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from openbach_run import cli
-from openbach_run.inventory import load_inventory
-from openbach_run.job_packages import form_of, load_packages
-from openbach_run.lint import lint
-from openbach_run.model import parse_scenario
-from openbach_run.package import for_2_6
+from openbach_run.commands import main
+from openbach_run.topology.inventory import load_inventory
+from openbach_run.openbach.job_folders import form_of, load_packages
+from openbach_run.openbach.lint import lint
+from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.project import for_2_6
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -25,7 +25,7 @@ JOBS = {name: package.job for name, package in PACKAGES.items()}
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("package") / "out"
-    assert cli.main(["package", "-o", str(output)]) == 0
+    assert main.main(["package", "-o", str(output)]) == 0
     return output
 
 
@@ -34,7 +34,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_same_checkout_gives_the_same_files(made: Path, tmp_path: Path) -> None:
-    assert cli.main(["package", "-o", str(tmp_path / "again")]) == 0
+    assert main.main(["package", "-o", str(tmp_path / "again")]) == 0
     assert content(tmp_path / "again") == content(made)
 
 
@@ -162,14 +162,14 @@ def test_the_form_that_a_platform_takes(platform: dict[str, str], form: str | No
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "thesis.tex").touch()
-    assert cli.main(["package", "-o", str(tmp_path)]) == 2
+    assert main.main(["package", "-o", str(tmp_path)]) == 2
     assert "thesis.tex" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 @pytest.mark.parametrize("name", ["12", "a/b", ""])
 def test_names_that_the_backend_refuses(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["package", "-o", str(tmp_path / "out"), "--project", name]) == 2
+    assert main.main(["package", "-o", str(tmp_path / "out"), "--project", name]) == 2
     assert "--project" in capsys.readouterr().err
 
 

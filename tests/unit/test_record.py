@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from openbach_run import record, run_files
+from openbach_run.results import record, run_files
 from openbach_run.errors import InputError
-from openbach_run.record import Record, Store, statistics
+from openbach_run.results.record import Record, Store, statistics
 
 RECORD = Record(
     run_id="0123456789abcdef",

@@ -16,7 +16,7 @@ from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 from made_up import ERROR, FAILED, NOT_RUN, write_results
 
-from openbach_run import cli
+from openbach_run.commands import main
 from openbach_run.report import document
 from openbach_run.report.cells import Campaigns, Cell, matches, partner, read_campaigns
 from openbach_run.report.claims import (
@@ -33,7 +33,7 @@ from openbach_run.report.claims import (
 from openbach_run.report.command import CLAIMS, REPOSITORY, TEMPLATES
 from openbach_run.report.content import Setting, changes_table, failures, measures_tables, settings, times_table
 from openbach_run.report.recommendations import recommend
-from openbach_run.tables import Table, as_markdown, plain
+from openbach_run.results.tables import Table, as_markdown, plain
 
 GEO_1 = {"scenario": ["geo_loss"], "loss": ["1"]}
 
@@ -51,7 +51,7 @@ def campaigns(results: Path) -> Campaigns:
 @pytest.fixture(scope="session")
 def report(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("report") / "matrix"
-    assert cli.main(["report", str(results), "-o", str(output), "--quiet"]) == 0
+    assert main.main(["report", str(results), "-o", str(output), "--quiet"]) == 0
     return output
 
 
@@ -98,7 +98,7 @@ def test_values_are_shown_as_they_are_and_bring_nothing_in(tmp_path: Path) -> No
     for run in asked["runs"]:
         run["arguments"]["size"] = sizes[int(run["run_id"], 16) % 3]
     (results / "campaign.json").write_text(json.dumps({**asked, "command": "a\n```\n![x](/etc/hostname)"}))
-    assert cli.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
     page = (tmp_path / "report/report.html").read_text()
     assert FOREIGN in html.unescape(page)
     assert all(source.startswith("data:image/svg") for source in re.findall(r'<img src="([^"]*)', page))
@@ -305,7 +305,7 @@ def test_claims_csv_has_every_comparison_with_its_interval(report: Path) -> None
 
 def test_the_same_results_give_the_same_report_apart_from_its_date(report: Path, results: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
-    assert cli.main(["report", str(results), "-o", str(again), "--quiet"]) == 0
+    assert main.main(["report", str(results), "-o", str(again), "--quiet"]) == 0
     names = sorted(file.relative_to(report) for file in report.rglob("*") if file.is_file())
     assert names == sorted(file.relative_to(again) for file in again.rglob("*") if file.is_file())
     assert [name for name in names if (report / name).read_bytes() != (again / name).read_bytes()] == []
@@ -316,7 +316,7 @@ def test_a_report_takes_the_place_of_a_report_only(
 ) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes").write_text("kept")
-    assert cli.main(["report", str(results), "-o", str(tmp_path / "mine")]) == 2
+    assert main.main(["report", str(results), "-o", str(tmp_path / "mine")]) == 2
     assert "exists and is no report" in capsys.readouterr().err
     assert (tmp_path / "mine/notes").read_text() == "kept"
 
@@ -334,7 +334,7 @@ def test_what_is_no_campaign_is_refused(
 ) -> None:
     if content is not None:
         (tmp_path / "campaign.json").write_text(content)
-    assert cli.main(["report", str(tmp_path), "-o", str(tmp_path / "report")]) == 2
+    assert main.main(["report", str(tmp_path), "-o", str(tmp_path / "report")]) == 2
     assert words in capsys.readouterr().err
 
 
@@ -342,7 +342,7 @@ def test_a_baseline_that_no_cell_has_is_refused(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [str(results), "-o", str(tmp_path / "report"), "--baseline", "vpn=ipsec"]
-    assert cli.main(["report", *arguments]) == 2
+    assert main.main(["report", *arguments]) == 2
     assert "no cell has these values; arguments are cc" in capsys.readouterr().err
 
 
@@ -353,7 +353,7 @@ def test_a_scenario_of_another_shape_has_a_table_of_its_measures(tmp_path: Path)
     for file in results.glob("runs/*/record.json"):
         record = json.loads(file.read_text())
         file.write_text(json.dumps({**record, "measures": {"mos": 4.2, "loss_pct": 0.5}}))
-    assert cli.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
     assert "| wireguard | 4.20 [4.20–4.20] | 0.50 [0.50–0.50] |" in (tmp_path / "report/report.md").read_text()
 
 
@@ -373,7 +373,7 @@ def test_flows_have_tables_of_their_own_and_none_is_wider_than_a_page(campaigns:
 
 
 def test_export(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["export", str(results)]) == 0
+    assert main.main(["export", str(results)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len({line.rpartition(" ")[0].split()[0] + line.rpartition(" ")[2] for line in lines})
     assert lines[0].startswith("tcp_info,@agent_name=satvpn_pc,@job_instance_id=1,")

@@ -16,13 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_record import RECORD
 
-from openbach_run import run_files
-from openbach_run.engine.virtual import Outcome, _EventReader, _outcome
-from openbach_run.executor import PlannedRun, execute_run
-from openbach_run.record import DAMAGED, Store, events, statistics
-from openbach_run.results import measures
-from openbach_run.run_files import DamagedRecord
-from openbach_run.sub_runs import unfold
+from openbach_run.results import run_files
+from openbach_run.engine.contract import Outcome
+from openbach_run.engine.virtual.engine import _EventReader
+from openbach_run.engine.virtual.outcome import outcome_of
+from openbach_run.campaign.execute import PlannedRun, execute_run
+from openbach_run.results.record import DAMAGED, Store, events, statistics
+from openbach_run.results.measures import measures
+from openbach_run.results.run_files import DamagedRecord
+from openbach_run.campaign.sub_runs import unfold
 
 METADATA = {"job_name": "file_transfer", "agent_name": "pc", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
 
@@ -76,7 +78,7 @@ def test_a_guest_that_leaves_none_has_failed(run_dir: Path, kind: str, name: str
     (run_dir / "result.json").write_text('{"status": "Finished Ok", "virtual_s": 1, "failed": []}\n')
     (run_dir / name).unlink()
     KINDS[kind](run_dir / name)
-    told = _outcome(run_dir, 1.0, "ab", None, 0)
+    told = outcome_of(run_dir, 1.0, "ab", None, 0)
     assert (told.status, told.error) == (DAMAGED, f"the guest left {name}: {kind}; a regular file was expected")
 
 
@@ -138,7 +140,7 @@ def test_a_bad_statistic_is_named(run_dir: Path, line: str, wrong: str) -> None:
 def test_a_result_of_another_form_is_named(run_dir: Path, text: str) -> None:
     (run_dir / "console.log").touch()
     (run_dir / "result.json").write_text(text + "\n")
-    told = _outcome(run_dir, 1.0, "ab", None, 0)
+    told = outcome_of(run_dir, 1.0, "ab", None, 0)
     if text == "[]":
         assert told.status == "Guest Lost"
         return
@@ -149,7 +151,7 @@ def test_a_result_of_another_form_is_named(run_dir: Path, text: str) -> None:
 
 def test_no_console_is_a_reason(run_dir: Path) -> None:
     (run_dir / "result.json").write_text('{"status": "Finished Ok", "virtual_s": 1, "failed": []}\n')
-    told = _outcome(run_dir, 1.0, "ab", None, 0)
+    told = outcome_of(run_dir, 1.0, "ab", None, 0)
     assert (told.status, told.error) == (DAMAGED, "the guest left console.log: no such file")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.job_packages import load_packages
+from openbach_run.openbach.job_folders import load_packages
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 _spec = importlib.util.spec_from_file_location("build", SCENARIOS / "build.py")

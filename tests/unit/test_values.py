@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run import cli, values
-from openbach_run.campaign import plan
+from openbach_run.commands import main
+from openbach_run.openbach import limits
+from openbach_run.campaign.plan import plan
 from openbach_run.errors import InputError
 from openbach_run.guest import collect_agent
-from openbach_run.job_packages import load_packages
-from openbach_run.jobs import INSTANCE_TYPES, Argument, Command, Job, WrongType, argv, convert
-from openbach_run.model import parse_scenario
+from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.job import Argument, Command, INSTANCE_TYPES, Job, WrongType, argv, convert
+from openbach_run.openbach.scenario import parse_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -88,7 +89,7 @@ def takes(job: str, words: list[str]) -> bool:
 
 
 def samples(argument: Argument) -> list[str]:
-    bounds = [values.bound(argument.limits[key]) for key in ("minimum", "maximum") if key in argument.limits]
+    bounds = [limits.bound(argument.limits[key]) for key in ("minimum", "maximum") if key in argument.limits]
     beside = [each for one in bounds for each in (one, one - 1, one + 1, one * 0.999, one * 1.001)]
     exact = [str(argument.limits.get(key, 0)) for key in ("minimum", "maximum")]
     typed = ["0", "-1", "nan", "inf", "-inf", "1e300", "1e-9", "fast", "10X", "1k", "30M", "1.5", "A", "B_double,A", "none"]
@@ -106,7 +107,7 @@ def test_declaration_and_program_refuse_the_same(job: str, path: tuple[str, ...]
             value = str(convert(sample, argument.type))
         except (WrongType, OverflowError):
             continue
-        right = values.refusal(argument, value, argument.name)
+        right = limits.refusal(argument, value, argument.name)
         seen.add(bool(right))
         words = command_line(job, path, argument, value)
         assert takes(job, words) is (right == ""), f"{words}: {right or 'declared to be right'}"
@@ -124,7 +125,7 @@ SIZES = st.text(max_size=6) | st.floats().map(str) | st.integers().map(str)
 
 @given(SIZES | st.from_regex(r"-?[0-9]{1,3}[kMGX]", fullmatch=True))
 def test_sizes_are_refused_before_as_in_the_program(text: str) -> None:
-    right = values.refusal(SIZE, text, "size")
+    right = limits.refusal(SIZE, text, "size")
     assert takes("file_transfer", ["client", "10.0.0.1", "--", text]) is (right == "")
 
 
@@ -175,7 +176,7 @@ def test_no_guest_starts_for_a_value_that_its_job_refuses(scenario: str, setting
     ("scenario", "setting"), [("voip", "duration_s=-1"), ("voip", "ping_s=1e-9"), ("web", "loads=0"), ("mixed_cc", "cc_2=x")]
 )
 def test_the_command_ends_with_2(scenario: str, setting: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([scenario, setting]) == 2
+    assert main.main([scenario, setting]) == 2
     assert setting.split("=")[0] in capsys.readouterr().err
 
 
@@ -187,7 +188,7 @@ def transfer(size: Any, **more: Any) -> dict[str, Any]:
 def wrong(*functions: dict[str, Any], given: dict[str, str] | None = None, **more: Any) -> list[str]:
     given = given or {}
     scenario = {"name": "t", "openbach_functions": list(functions), "arguments": dict.fromkeys(given, ""), **more}
-    return [str(one) for one in values.check(parse_scenario(scenario, JOBS), given, JOBS)]
+    return [str(one) for one in limits.check(parse_scenario(scenario, JOBS), given, JOBS)]
 
 
 def test_values_that_are_put_together() -> None:
@@ -213,14 +214,14 @@ def test_scenarios_that_start_each_other_have_an_end() -> None:
         return parse_scenario({"name": name, "arguments": {"n": ""}, "openbach_functions": [transfer("$n"), start]}, JOBS)
 
     a, b, c = starting("a", "b"), starting("b", "c"), starting("c", "b")
-    assert values.check(a, {"n": "1"}, JOBS, {"b": b, "c": c})[0].value == "1kk"
+    assert limits.check(a, {"n": "1"}, JOBS, {"b": b, "c": c})[0].value == "1kk"
 
 
 def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "t.json"
-    swept = {"x-sweep": {"values": {"n": ["1k", "2X"]}}, "arguments": {"n": ""}}
+    swept = {"x-sweep": {"limits": {"n": ["1k", "2X"]}}, "arguments": {"n": ""}}
     file.write_text(json.dumps({"name": "t", "openbach_functions": [transfer("$n")], **swept}))
-    assert cli.main(["--check", str(file)]) == 0  # the backend would accept it
+    assert main.main(["--check", str(file)]) == 0  # the backend would accept it
     assert "warning: x-sweep: n=2X: n is unlimited, or from 1" in capsys.readouterr().err
 
 
@@ -237,7 +238,7 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
 )
 def test_declarations_that_say_nothing_clear(limits: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        values.check_declaration("x.yml: arguments.optional.0.limits", limits)
+        limits.check_declaration("x.yml: arguments.optional.0.limits", limits)
 
 
 def test_a_campaign_is_counted_before_its_cells_are_made() -> None:

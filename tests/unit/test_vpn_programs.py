@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.engine.programs import ensure_vpn_programs, vpns_named
+from openbach_run.engine.virtual.programs import ensure_vpn_programs, vpns_named
 from openbach_run.errors import SetupError
 
 ROOT = Path(__file__).resolve().parents[2]

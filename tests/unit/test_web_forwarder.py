@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from web import application, listening
 
-from openbach_run import cli
-from openbach_run.engine import controller as engine_module
+from openbach_run.commands import main
+from openbach_run.engine.platform import engine as engine_module
 
 PASSWORD = "a password for a test"
 
@@ -25,7 +25,7 @@ def test_a_campaign(
     with listening(application(tmp_path / "served", password=PASSWORD)) as url:
         access = {"controller": url + prefix, "login": "openbach", "password": PASSWORD}
         Path("controller").write_text(json.dumps(access))
-        assert cli.main(["geo_loss", "vpn=none", "cc=bbr", "loss=0,1", "--engine", "controller"]) == 0
+        assert main.main(["geo_loss", "vpn=none", "cc=bbr", "loss=0,1", "--engine", "controller"]) == 0
     printed = capsys.readouterr()
     assert "10.00   20.00" in printed.out
     with Path("results/geo_loss/results.csv").open(newline="") as file:
@@ -41,7 +41,7 @@ def test_a_parent_scenario_makes_the_table(
     monkeypatch.setattr(engine_module, "POLL_S", 0.02)
     with listening(application(tmp_path / "served", password=PASSWORD)) as url:
         Path("controller").write_text(json.dumps({"controller": url, "login": "openbach", "password": PASSWORD}))
-        assert cli.main(["geo_loss_table", "--engine", "controller", "--quiet"]) == 0
+        assert main.main(["geo_loss_table", "--engine", "controller", "--quiet"]) == 0
     printed = capsys.readouterr()
     assert "loss=0  loss=0.1  loss=1" in printed.out
     assert printed.out.count("10.00") == 12
@@ -51,5 +51,5 @@ def test_a_wrong_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.chdir(tmp_path)
     with listening(application(tmp_path / "served", password=PASSWORD)) as url:
         Path("controller").write_text(json.dumps({"controller": url, "login": "openbach", "password": "wrong"}))
-        assert cli.main(["geo", "vpn=none", "cc=bbr", "--engine", "controller"]) == 1
+        assert main.main(["geo", "vpn=none", "cc=bbr", "--engine", "controller"]) == 1
     assert "does not know the login openbach" in capsys.readouterr().err

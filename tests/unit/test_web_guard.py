@@ -12,7 +12,7 @@ import requests
 from fastapi.testclient import TestClient
 from web import application, entrance, listening, visiting
 
-from openbach_run import cli
+from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.web.guard import BODY_LIMIT_BYTES
 from openbach_run.web.serve import listen, read_password
@@ -169,7 +169,7 @@ def test_password_files(tmp_path: Path) -> None:
 
 def test_a_port_in_use_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
     with listen("127.0.0.1", 0) as taken:
-        assert cli.main(["serve", "--port", str(taken.getsockname()[1])]) == 2
+        assert main.main(["serve", "--port", str(taken.getsockname()[1])]) == 2
     assert "--port and --listen name another place" in capsys.readouterr().err
-    assert cli.main(["serve", "--port", "99999"]) == 2
-    assert cli.main(["serve", "--listen", "no.such.host.invalid"]) == 2
+    assert main.main(["serve", "--port", "99999"]) == 2
+    assert main.main(["serve", "--listen", "no.such.host.invalid"]) == 2

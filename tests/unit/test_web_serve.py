@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from web import application, ended, listening, start, visiting
 
-from openbach_run import cli
-from openbach_run.engine import controller as engine_module
-from openbach_run.engine.rest import read_access, write_access
+from openbach_run.commands import main
+from openbach_run.engine.platform import engine as engine_module
+from openbach_run.engine.platform.rest import read_access, write_access
 from openbach_run.errors import InputError
 from openbach_run.web import serve
 from openbach_run.web.serve import access_file, alone
@@ -93,7 +93,7 @@ def test_scripts_and_the_controller_engine_log_in_with_it(
         listening(app) as url,
         access_file(url.removeprefix("http://").rstrip("/"), app.state.services.sessions, tell=False),
     ):
-        assert cli.main(["geo_loss", "vpn=none", "cc=bbr", "loss=0", "--engine", "controller", "--quiet"]) == 0
+        assert main.main(["geo_loss", "vpn=none", "cc=bbr", "loss=0", "--engine", "controller", "--quiet"]) == 0
     assert "10.00" in capsys.readouterr().out
 
 
@@ -107,7 +107,7 @@ def test_a_second_server_on_the_directory_is_refused(
     with socket.create_server(("127.0.0.1", 0)) as one, alone(Path("results"), "http://127.0.0.1:8000/"):
         port = one.getsockname()[1]
         one.close()
-        assert cli.main(["serve", "--port", str(port), "--results", "results"]) == 2
+        assert main.main(["serve", "--port", str(port), "--results", "results"]) == 2
         assert os.listdir("results") == ["serve.lock"]
     told = capsys.readouterr().err
     assert f"is served already, by process {os.getpid()} at http://127.0.0.1:8000/" in told
@@ -117,7 +117,7 @@ def test_a_second_server_on_the_directory_is_refused(
 
 def test_results_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
     Path("results").write_text("a file")
-    assert cli.main(["serve", "--port", "0", "--results", "results"]) == 2
+    assert main.main(["serve", "--port", "0", "--results", "results"]) == 2
     assert "--results DIR names another place" in capsys.readouterr().err
     assert Path("results").read_text() == "a file"
 
@@ -135,7 +135,7 @@ def test_the_command_prints_the_address_and_ends(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("uvicorn.Server", Server)
     monkeypatch.setattr(serve, "engine_for", lambda *arguments: None)
-    assert cli.main(["serve", "--port", "0"]) == 0
+    assert main.main(["serve", "--port", "0"]) == 0
     address = capsys.readouterr().out.split()[0]
     assert address == f"http://{served[1]['controller']}/?token={served[1]['password']}"
     assert not Path("controller").exists()
@@ -210,7 +210,7 @@ def test_a_database_that_fails_meanwhile_is_told(tmp_path: Path, monkeypatch: py
 
 def test_help_teaches_the_token(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["serve", "--help"])
+        main.main(["serve", "--help"])
     told = capsys.readouterr().out
     assert all(words in told for words in ("?token=", '"controller"', "--engine controller"))
 

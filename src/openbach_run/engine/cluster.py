@@ -21,8 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openbach_run.engine.cache import Progress, cache_directory
-from openbach_run.engine.virtual import Outcome, VirtualEngine, guest_code
+from openbach_run.engine.virtual.cache import Progress, cache_directory
+from openbach_run.engine.contract import Outcome
+from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import SetupError
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..director import SECOND_US, JobInstance, JobStatus, LaunchRefused
-from . import warm
-from .network import Namespace, inside
+from openbach_run.guest.director import JobInstance, JobStatus, LaunchRefused, SECOND_US
+from openbach_run.guest import warm
+from openbach_run.guest.network import Namespace, inside
 
 if TYPE_CHECKING:
-    from ..jobs import Job
+    from openbach_run.openbach.job import Job
 
 JOBS_DIRECTORY = "/run/openbach/jobs"
 STATISTICS = "/run/openbach/statistics.jsonl"

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..hosts import Host, Interface, Inventory, Route
+from openbach_run.topology.hosts import Host, Interface, Inventory, Route
 
 IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
 DIRECTORY = "/run/netns"

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from openbach_run.intervals import Estimate, difference, ratio
+from openbach_run.results.intervals import Estimate, difference, ratio
 from openbach_run.report.cells import Campaigns, Cell, Selection, matches, name_of, partner
 
 MIN_SEEDS = 5

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from openbach_run import results, tables
+from openbach_run.results.files import as_csv, write_parquet
+from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, markdown_rows
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document
@@ -20,7 +21,7 @@ from openbach_run.report.csv_files import cells_csv, claims_csv
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TEMPLATES = REPOSITORY / "reports/templates"
-FORMS = {"txt": tables.as_text, "md": tables.as_markdown, "tex": tables.as_latex, "html": tables.as_html}
+FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
 CLAIMS = REPOSITORY / "reports/claims.yml"
 
 DESCRIPTION = """\
@@ -120,8 +121,8 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
     for name, table in named_tables.items():
         for ending, form in FORMS.items():
             (output / "tables" / f"{name}.{ending}").write_text(form(table))
-    (output / "results.csv").write_text(results.as_csv(campaigns.records))
-    results.write_parquet(campaigns.records, output / "results.parquet")
+    (output / "results.csv").write_text(as_csv(campaigns.records))
+    write_parquet(campaigns.records, output / "results.parquet")
     (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
     (output / "claims.csv").write_text(claims_csv(verdicts))
     reporter.show("setting the text", 0.8)
@@ -138,7 +139,7 @@ def _text(
     baseline: Mapping[str, str],
     verdicts: Sequence[Verdict],
     sections: Sequence[Mapping[str, Any]],
-    named_tables: Mapping[str, tables.Table],
+    named_tables: Mapping[str, Table],
 ) -> str:
     template = document.templates(TEMPLATES, document.as_markdown).get_template("report.md.j2")
     text = template.render(
@@ -152,7 +153,7 @@ def _text(
         best=content.best_transports(campaigns),
         pep_hosts=pep_hosts(campaigns),
         content=content,
-        rows=tables.markdown_rows,
+        rows=markdown_rows,
         docs=REPOSITORY / "docs",
     )
     return text.strip() + "\n"

@@ -7,7 +7,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from openbach_run.intervals import Estimate, difference, ratio
+from openbach_run.results.intervals import Estimate, difference, ratio
 from openbach_run.report.cells import Campaigns, Cell, partner
 from openbach_run.report.claims import Verdict
 

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 from markupsafe import Markup
 
-from openbach_run.tables import Markdown, plain
+from openbach_run.results.tables import Markdown, plain
 
 
 def templates(folder: Path, finalize: Callable[[Any], Any] | None = None, *, html: bool = False) -> Environment:

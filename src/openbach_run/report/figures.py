@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
-from openbach_run.intervals import Estimate, ratio
-from openbach_run.record import statistics
+from openbach_run.results.intervals import Estimate, ratio
+from openbach_run.results.record import statistics
 from openbach_run.report.cells import Cell, file_name, is_number, partner, said
 
 MEASURE = "transfer_time_s"

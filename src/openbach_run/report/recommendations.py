@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openbach_run.intervals import Estimate, ratio
+from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.report.cells import Cell, partner
 from openbach_run.report.claims import MIN_SEEDS
 

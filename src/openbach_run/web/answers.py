@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.responses import JSONResponse
 
-from openbach_run.model import Malformed
+from openbach_run.openbach.refusals import Malformed
 from openbach_run.web.launcher import Launcher
 from openbach_run.web.once import Once
 from openbach_run.web.platform import Platform

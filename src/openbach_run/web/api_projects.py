@@ -8,7 +8,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from openbach_run.model import Malformed, Scenario
+from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.scenario import Scenario
 from openbach_run.web.answers import Body, Refusal, Services, With, malformed, not_found, refused_scenario
 from openbach_run.web.api_login import profile, user_of
 from openbach_run.web.instances import read_scenario

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from openbach_run import package
-from openbach_run.hosts import Inventory
-from openbach_run.job_packages import Package
-from openbach_run.jobs import Job
+from openbach_run.openbach import project
+from openbach_run.topology.hosts import Inventory
+from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.job import Job
 from openbach_run.web.replay import as_date
 
 VERSION = "2.7.0"
@@ -109,7 +109,7 @@ class Platform:
 
     def default_project(self) -> dict[str, Any]:
         """The project that is there from the beginning, its agents attached."""
-        made = package.project(package.PROJECT, self.inventory, [])
+        made = project.project(project.PROJECT, self.inventory, [])
         for entity in made["entity"]:
             entity["agent"] = {"address": self.addresses[entity["name"]]}
         return made

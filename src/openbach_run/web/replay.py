@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from string import Template
 from typing import Any
 
-from openbach_run.model import jobs_started
+from openbach_run.openbach.values import jobs_started
 
 FUNCTION_STATES = {
     "function_started": "Running",

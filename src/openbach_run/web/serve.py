@@ -16,14 +16,14 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from openbach_run.addresses import OURS
-from openbach_run.engine.rest import CONTROLLER_FILE, write_access
-from openbach_run.engine.virtual import VirtualEngine, guest_code
+from openbach_run.openbach.addresses import OURS
+from openbach_run.engine.platform.rest import CONTROLLER_FILE, write_access
+from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
-from openbach_run.executor import Engine, cpus_for
-from openbach_run.inventory import agent_addresses, load_inventory
-from openbach_run.job_packages import Package, load_packages
-from openbach_run.package import load_scenarios
+from openbach_run.campaign.execute import Engine, cpus_for
+from openbach_run.topology.inventory import agent_addresses, load_inventory
+from openbach_run.openbach.job_folders import Package, load_packages
+from openbach_run.openbach.project import load_scenarios
 from openbach_run.progress import Reporter
 from openbach_run.web.app import make_app
 from openbach_run.web.connections import CONNECTIONS, config, connections_for, log_few_lines

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.model import Scenario
+from openbach_run.openbach.scenario import Scenario
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS project (name TEXT PRIMARY KEY, document TEXT NOT NULL);

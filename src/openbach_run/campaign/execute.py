@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the runs of a campaign, several at a time, each on a CPU of its own, and keeps their records."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from openbach_run.campaign.spec import RunSpec
+from openbach_run.engine.virtual.cache import Progress
+from openbach_run.engine.contract import Outcome
+from openbach_run.errors import InputError
+from openbach_run.progress import Reporter
+from openbach_run.results.record import DAMAGED, Record, Store, check
+from openbach_run.results.files import as_csv
+from openbach_run.results.measures import measures
+from openbach_run.results.run_files import DamagedRecord, within
+from openbach_run.campaign.sub_runs import unfold
+
+
+class Engine(Protocol):
+    """What executes a run."""
+
+    @property
+    def identity(self) -> dict[str, str]: ...
+
+    @property
+    def packages(self) -> tuple[str, ...]: ...
+
+    def prepare(self, progress: Progress) -> None: ...
+
+    def run(
+        self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
+    ) -> Outcome: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run, the engine that is to execute it, and what to type to get it again."""
+
+    spec: RunSpec
+    engine: Engine
+    command: str
+
+
+@dataclass
+class Executor:
+    """`execute` blocks until all is done; `records` then has every run's, by run_id, and `failed` those that failed now: of a
+    run that is repeated and fails, the good record stays."""
+
+    store: Store
+    cpus: Sequence[int]
+    rerun: bool
+    records: dict[str, Record] = field(default_factory=dict)
+    failed: list[Record] = field(default_factory=list)
+
+    def known(self, runs: Sequence[PlannedRun]) -> list[Record]:
+        """The records that are there, in the order of the runs."""
+        return [self.records[one.spec.run_id] for one in runs if one.spec.run_id in self.records]
+
+    def execute(self, runs: Sequence[PlannedRun], reporter: Reporter) -> None:
+        """Keeps results.csv up to date meanwhile. Raises what the first failing worker raised (a full disk, say);
+        KeyboardInterrupt ends the guests."""
+        waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
+        for one in runs:
+            done = self.store.load(one.spec.run_id)
+            if done is not None and done.finished:
+                self.records[done.run_id] = done
+            if self.rerun or one.spec.run_id not in self.records:
+                waiting.put(one)
+        self._progress = _Progress(reporter, waiting.qsize(), len(runs) - waiting.qsize())
+        self._errors: list[BaseException] = []
+        self._lock = threading.Lock()
+        self._runs, self._reporter = runs, reporter
+        self._parts: dict[str, list[Record]] = {}
+        self._write_results()
+        cpus = self.cpus[: waiting.qsize()]
+        workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in cpus]
+        for worker in workers:
+            worker.start()
+        try:
+            for worker in workers:
+                while worker.is_alive():
+                    worker.join(0.2)
+                    self._progress.show()
+        except BaseException:
+            self._errors.append(InterruptedError())
+            self._stop()
+            for worker in workers:
+                worker.join(10)
+            raise
+        if self._errors:
+            raise self._errors[0]
+
+    def _stop(self) -> None:
+        for engine in {id(one.engine): one.engine for one in self._runs}.values():
+            engine.stop()
+
+    def _work(self, waiting: queue.SimpleQueue[PlannedRun], cpu: int) -> None:
+        while not self._errors:
+            try:
+                planned = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self._run(planned, cpu)
+            except BaseException as error:
+                self._errors.append(error)
+                self._stop()
+
+    def _run(self, planned: PlannedRun, cpu: int) -> None:
+        spec = planned.spec
+        self._progress.started(spec.run_id)
+        place, record = execute_run(
+            planned, self.store, cpu, lambda event: self._progress.told(spec.run_id, event)
+        )
+        if self._errors:
+            return  # interrupted: no record of what was not let finish
+        with self._lock:
+            where = self.store.keep(place, record)
+            replaced = where.name == spec.run_id
+            if replaced:
+                self.records[spec.run_id] = record
+            self._parts.pop(spec.run_id, None)
+            self._progress.ended(record)
+            if not record.finished:
+                self.failed.append(record)
+                kept = "" if replaced else f"\n  the good record of an earlier run stays: {where.with_suffix('')}"
+                said = record.error or "it gave no reason"
+                self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}")
+            self._write_results()
+
+    def _write_results(self) -> None:
+        known = self.known(self._runs)
+        for record in known:
+            if record.run_id not in self._parts:  # looked at once: this is written after every run
+                self._parts[record.run_id] = unfold(record, self.store.runs / record.run_id)
+        self.store.write("results.csv", as_csv([part for record in known for part in self._parts[record.run_id]]))
+
+
+def cpus_for(workers: int | None) -> list[int]:
+    """The CPU of each of so many workers; without a number one for each CPU that this process may use. Raises InputError."""
+    available = sorted(os.sched_getaffinity(0))
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers {workers}: at least 1")
+    return [available[number % len(available)] for number in range(workers or len(available))]
+
+
+def execute_run(
+    planned: PlannedRun, store: Store, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
+) -> tuple[Path, Record]:
+    """Executes a run. Its record is in the directory returned until `store.keep` gives that its name."""
+    spec = planned.spec
+    place = store.begin(spec.run_id)
+    outcome = planned.engine.run(spec.for_guest(), place, cpu, on_event)
+    try:
+        check(place)
+        measured = measures(place)
+    except DamagedRecord as damage:
+        measured = {}
+        error = "\n".join([f"the run left {within(damage, place)}", *([outcome.error] if outcome.error else [])])
+        outcome = replace(outcome, status=DAMAGED, error=error)
+    record = Record(
+        spec.run_id,
+        spec.scenario["name"],
+        spec.values,
+        spec.seed,
+        outcome.status,
+        outcome.error,
+        outcome.virtual_s,
+        outcome.wall_s,
+        outcome.capture_sha256,
+        measured,
+        planned.command,
+        spec.identity,
+        list(planned.engine.packages),
+    )
+    return place, record
+
+
+def _cell(spec: RunSpec) -> str:
+    return " ".join([*(f"{name}={value}" for name, value in spec.values.items()), f"seed={spec.seed}"])
+
+
+class _Progress:
+    """How far the campaign is: runs done, virtual and wall time, time to go."""
+
+    def __init__(self, reporter: Reporter, to_do: int, known: int) -> None:
+        self._reporter = reporter
+        self._to_do, self._known = to_do, known
+        self._virtual_s: dict[str, float] = {}
+        self._start_s = time.monotonic()
+        self._ended = 0
+
+    def started(self, run_id: str) -> None:
+        self._virtual_s[run_id] = 0.0
+
+    def told(self, run_id: str, event: Mapping[str, Any]) -> None:
+        self._virtual_s[run_id] = float(event.get("t_s", 0.0))
+
+    def ended(self, record: Record) -> None:
+        self._virtual_s[record.run_id] = record.virtual_s
+        self._ended += 1
+        self.show()
+
+    def show(self) -> None:
+        if not self._to_do:
+            return
+        wall_s = time.monotonic() - self._start_s
+        virtual_s = sum(self._virtual_s.values())
+        to_go = ""
+        if self._ended:
+            to_go = f", {(self._to_do - self._ended) * wall_s / self._ended:.0f} s to go"
+        known = f" ({self._known} were there already)" if self._known else ""
+        text = f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} virtual s in {wall_s:.0f} s{to_go}"
+        self._reporter.show(text, self._ended / self._to_do)

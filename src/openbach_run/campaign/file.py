@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A campaign file names several scenarios, each with values; the keys:
+
+    seeds: 5                             # how many, or a list of them
+    scenarios:
+      - scenario: geo_loss               # a name in scenarios/, or a file (relative to this one)
+        values: {vpn: [none, wireguard], loss: [0, 1]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from openbach_run.errors import InputError
+from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.refusals import Malformed
+from openbach_run.yaml_files import read_yaml
+from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
+from openbach_run.campaign.plan import Campaign, plan_scenario, read_with_subs, settings_of
+
+
+def plan_file(
+    path: Path, settings: Sequence[str], seeds: tuple[int, ...] | None, packages: Mapping[str, Package], scenarios: Path
+) -> list[Campaign]:
+    """The campaigns of a campaign file. A setting takes the place of the file's values wherever a scenario has that
+    argument; so do `seeds`. `scenarios` is the folder of the scenarios that are given by name. Raises InputError."""
+    content = _content(path)
+    given = parse_settings(settings)
+    seeds = seeds or _seeds(path, content.get("seeds", 1))
+    campaigns: list[Campaign] = []
+    for number, entry in enumerate(content["scenarios"]):
+        where = f"{path}: scenarios.{number}"
+        file, values = _entry(where, entry, path.parent, scenarios)
+        try:
+            scenario, subs = read_with_subs(file, packages)
+            known_here = settings_of(scenario, subs)
+            here = {name: values for name, values in given.items() if name in known_here}
+            campaigns.append(plan_scenario(file, {**values, **here}, seeds, packages))
+        except (Malformed, InputError) as error:
+            raise InputError(f"{where} ({file}): {error}") from error
+    known = {name for campaign in campaigns for name in campaign.values}
+    if unknown := [name for name in given if name not in known]:
+        raise InputError(
+            f"{unknown[0]}=…: none of the scenarios of {path} has this argument; they have {', '.join(known)}"
+        )
+    return campaigns
+
+
+def _content(path: Path) -> dict[str, Any]:
+    content = read_yaml(path)
+    if not isinstance(content, dict) or not isinstance(content.get("scenarios"), list) or not content["scenarios"]:
+        raise InputError(f"{path}: a campaign file has a list `scenarios`; see docs/reference.md")
+    if unknown := content.keys() - {"seeds", "scenarios"}:
+        raise InputError(f"{path}: {sorted(map(str, unknown))[0]}: a campaign file has the keys seeds and scenarios")
+    return content
+
+
+def _seeds(path: Path, given: Any) -> tuple[int, ...]:
+    try:
+        return parse_seeds(",".join(map(str, given)) + "," if isinstance(given, list) else str(given))
+    except InputError:
+        raise InputError(f"{path}: seeds: give how many (5), or a list of them ([3, 7])") from None
+
+
+def _entry(where: str, entry: Any, here: Path, scenarios: Path) -> tuple[Path, dict[str, tuple[str, ...]]]:
+    if (
+        not isinstance(entry, dict)
+        or not isinstance(entry.get("scenario"), str)
+        or entry.keys() - {"scenario", "values"}
+    ):
+        raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
+    values = entry.get("values", {})
+    if not isinstance(values, dict) or not all(map(is_list, values.values())):
+        raise InputError(f"{where}.values: should be an object of lists by argument name")
+    name = entry["scenario"]
+    file = here / name if "/" in name or name.endswith(".json") else scenarios / f"{name}.json"
+    return file, {str(name): distinct(name, tuple(map(str, listed))) for name, listed in values.items()}

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A campaign: a scenario with values to sweep, its cells (one combination of values), and its runs (a cell with a seed)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+from openbach_run.openbach.addresses import with_addresses
+from openbach_run.errors import InputError
+from openbach_run.topology.hosts import Inventory
+from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.job import Job
+from openbach_run.satellite.given import read_link_file
+from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
+from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.start import check_values
+from openbach_run.openbach.values import jobs_started
+from openbach_run.openbach.limits import Wrong, uses, wrong_values
+from openbach_run.campaign.spec import RunSpec
+from openbach_run.campaign.settings import is_list, is_value, parse_settings
+
+
+NO_FILE = "none"
+MOST_RUNS = 200_000
+"""Of one scenario in a campaign: its runs are planned in memory."""
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Scenario and its file, the values of each argument and constant, and seeds."""
+
+    path: Path
+    scenario: Scenario
+    sub_scenarios: dict[str, Scenario]
+    values: dict[str, tuple[str, ...]]
+    seeds: tuple[int, ...]
+    link_files: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Content by argument or constant, and path."""
+
+    @property
+    def swept(self) -> list[str]:
+        """Arguments and constants with several values."""
+        return [name for name, values in self.values.items() if len(values) > 1]
+
+    @property
+    def measure(self) -> str:
+        """The column of results.csv that its table shows: `x-sweep.measure`."""
+        return str(self.scenario.sweep.get("measure", "transfer_time_s"))
+
+    @property
+    def most_runs(self) -> int:
+        """How many runs there are, or a few more (cells that are alike count once), without making the cells."""
+        return prod(map(len, self.values.values())) * len(self.seeds)
+
+    @property
+    def cells(self) -> list[dict[str, str]]:
+        combinations = product(*self.values.values())
+        cells = [_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations]
+        return [dict(cell) for cell in dict.fromkeys(tuple(cell.items()) for cell in cells)]
+
+    @property
+    def constants(self) -> dict[str, str]:
+        """The scenarios' own values of their constants."""
+        scenarios = (*self.sub_scenarios.values(), self.scenario)
+        return {name: value for one in scenarios for name, value in one.defaults.items()}
+
+    def jobs(self) -> list[str]:
+        """Names of the jobs that the scenario or a sub-scenario starts."""
+        scenarios = (self.scenario, *self.sub_scenarios.values())
+        return sorted({job for one in scenarios for function in one.functions for job, _ in jobs_started(function)})
+
+    def on(self, inventory: Inventory) -> Campaign:
+        """The same with the addresses of an inventory in its scenarios. Raises InputError."""
+        subs = {name: with_addresses(scenario, inventory) for name, scenario in self.sub_scenarios.items()}
+        return replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
+
+    def runs(self, packages: Mapping[str, Package], inventory: Inventory, identity: dict[str, str]) -> list[RunSpec]:
+        """Cells in the order of the sweep, seeds innermost, with the addresses of the inventory. Raises InputError for
+        those that it does not have."""
+        here = self.on(inventory)
+        jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
+        hosts = inventory.to_dict()
+        specs = []
+        for cell in self.cells:
+            arguments = {name: value for name, value in cell.items() if name in self.scenario.arguments}
+            constants = {name: value for name, value in cell.items() if name not in arguments}
+            stored = here.scenario.with_constants(constants).as_stored()
+            subs = {name: sub.with_constants(constants).as_stored() for name, sub in here.sub_scenarios.items()}
+            files = self._files_of(cell)
+            specs += [RunSpec(stored, subs, arguments, seed, jobs, hosts, identity, files, cell) for seed in self.seeds]
+        return specs
+
+    def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
+        return {name: files[cell[name]] for name, files in self.link_files.items() if cell[name] in files}
+
+
+def _resolved(cell: dict[str, str]) -> dict[str, str]:
+    """The value `$cc` is that of the argument cc in the same cell: an older form of `same`."""
+    return {name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()}
+
+
+def plan(path: Path, settings: Sequence[str], seeds: tuple[int, ...], packages: Mapping[str, Package]) -> Campaign:
+    """The campaign of a scenario file and `NAME=VALUE[,VALUE…]` settings. Raises InputError."""
+    return plan_scenario(path, parse_settings(settings), seeds, packages)
+
+
+def plan_scenario(
+    path: Path, given: Mapping[str, tuple[str, ...]], seeds: tuple[int, ...], packages: Mapping[str, Package]
+) -> Campaign:
+    scenario, subs = read_with_subs(path, packages)
+    campaign = campaign_of(path, scenario, subs, given, seeds, packages)
+    return replace(campaign, link_files=_link_files(campaign))
+
+
+def read_with_subs(path: Path, packages: Mapping[str, Package]) -> tuple[Scenario, dict[str, Scenario]]:
+    """The scenario of a file, and its sub-scenarios from the files beside it."""
+    jobs = {name: package.job for name, package in packages.items()}
+    scenario = read_scenario(path, jobs)
+    return scenario, sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
+
+
+def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, str]:
+    """Name → description of what NAME=VALUE sets: the scenario's arguments, its constants and those of its
+    sub-scenarios."""
+    constants = {name: text for one in subs.values() for name, text in one.settings.items() if name in one.defaults}
+    return {**constants, **scenario.settings}
+
+
+def _link_files(campaign: Campaign) -> dict[str, dict[str, str]]:
+    """Contents of the files that the arguments and constants in x-sweep.link_files name; `none` is no file."""
+    names: list[str] = []
+    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
+        listed = scenario.sweep.get("link_files", [])
+        if not isinstance(listed, list) or not all(name in scenario.settings for name in listed):
+            text = "x-sweep.link_files should be a list of arguments and constants of the scenario"
+            raise InputError(f"{campaign.path}: {scenario.name}: {text}")
+        names += [name for name in listed if name in campaign.values]
+    return {
+        name: {file: read_link_file(Path(file)) for file in campaign.values[name] if file != NO_FILE} for name in names
+    }
+
+
+def campaign_of(
+    path: Path,
+    scenario: Scenario,
+    subs: dict[str, Scenario],
+    given: Mapping[str, tuple[str, ...]],
+    seeds: tuple[int, ...],
+    packages: Mapping[str, Package],
+    most_runs: int = MOST_RUNS,
+) -> Campaign:
+    """A scenario with the values that are given, and its own for the rest: those of its `x-sweep` and its constants.
+    `path` is its file, or what it is called in the words of InputError. More than `most_runs` are refused before any cell
+    is made."""
+    jobs = {name: package.job for name, package in packages.items()}
+    settings = settings_of(scenario, subs)
+    for name, several in given.items():
+        _check_name(f"{name}={','.join(several)}", name, scenario, settings)
+    known = {
+        **{name: [value] for one in (*subs.values(), scenario) for name, value in one.defaults.items()},
+        **{name: [value] for name, value in sweep_table(scenario, path, "defaults").items()},
+        **sweep_table(scenario, path, "values"),
+    }
+    values = {}
+    for name in dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments, *settings]):
+        if name not in given and name not in known:
+            raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})")
+        values[name] = given.get(name) or tuple(map(str, known[name]))
+    check_references(values)
+    campaign = Campaign(path, scenario, subs, values, seeds)
+    if campaign.most_runs > most_runs:
+        raise InputError(f"{path}: {campaign.most_runs} runs; at most {most_runs} at once: give fewer values or seeds")
+    check_cells(campaign, jobs)
+    if missing := [name for name in campaign.jobs() if packages[name].files is None]:
+        raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
+    return campaign
+
+
+def check_references(values: Mapping[str, Sequence[str]]) -> None:
+    """Raises InputError for a `$name` that is no argument, or one that has a `$` value itself."""
+    for name, listed in values.items():
+        for value in listed:
+            if value.startswith("$") and any(other.startswith("$") for other in values.get(value[1:], ("$",))):
+                raise InputError(
+                    f"{name}={value}: after $ comes an argument of the scenario that has values of its own"
+                )
+
+
+def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
+    """`defaults` or `values` of a scenario's x-sweep. Raises InputError."""
+    sweep = scenario.source.get("x-sweep", {})
+    if not isinstance(sweep, dict):
+        raise InputError(f"{path}: x-sweep should be an object with the keys defaults and values")
+    table = sweep.get(key, {})
+    if not isinstance(table, dict) or not all(map(is_list if key == "values" else is_value, table.values())):
+        shape = "object of lists of texts" if key == "values" else "object of texts"
+        raise InputError(f"{path}: x-sweep.{key} should be an {shape} by argument name")
+    names = scenario.arguments if key == "defaults" else scenario.settings
+    if unknown := [name for name in table if name not in names]:
+        hint = "; a constant's value is in constants" if unknown[0] in scenario.constants else ""
+        raise InputError(f"{path}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument{hint}")
+    return table
+
+
+def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str, str]) -> None:
+    if name not in settings:
+        close = get_close_matches(name, settings, 1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        constants = ", ".join(one for one in settings if one not in scenario.arguments)
+        has = ", ".join(scenario.arguments) + (f" and the constants {constants}" if constants else "")
+        raise InputError(f"{text}: {scenario.name} has no argument {name}; {hint}it has {has}")
+
+
+def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
+    """Raises InputError for the first value that the backend or a job would refuse."""
+    places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
+    followers = [name for name, value in campaign.constants.items() if value == SAME]
+    for cell in campaign.cells:
+        own = {name: value for name, value in cell.items() if value != SAME or name not in followers}
+        if wrong := wrong_values(places, own):
+            raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
+        arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
+        check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+
+
+def _is_reference(campaign: Campaign, wrong: Wrong) -> bool:
+    """Whether an argument has its value only because of another argument's: `$cc`."""
+    return wrong.name in campaign.values and wrong.value not in campaign.values[wrong.name]
+
+
+def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:
+    """Sub-scenarios by name, those of sub-scenarios included."""
+    found: dict[str, Scenario] = {}
+    waiting = [scenario]
+    while waiting:
+        for function in waiting.pop().functions:
+            name = function.get("start_scenario_instance", {}).get("scenario_name")
+            if name is not None and name not in found and name != scenario.name:
+                found[name] = find(name)
+                waiting.append(found[name])
+    return found
+
+
+def _read_beside(path: Path, name: str, jobs: Mapping[str, Any]) -> Scenario:
+    file = path.parent / f"{name}.json"
+    try:
+        return read_scenario(file, jobs)
+    except Malformed as error:
+        raise InputError(f"{file}: {error}") from error

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run --check`: would the real backend take this scenario, and would it run?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
+from openbach_run.campaign.plan import sweep_table
+from openbach_run.errors import InputError
+from openbach_run.topology.inventory import load_inventory
+from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.job import Job
+from openbach_run.openbach.lint import lint
+from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.scenario import Scenario, read_scenario
+from openbach_run.openbach.limits import uses, wrong_values
+
+
+def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory: Path | None) -> int:
+    """0 if the backend accepts the scenario (with JSON: its answer on stdout), 2 if not. Findings go to stderr."""
+    jobs = {name: package.job for name, package in packages.items()}
+    try:
+        scenario = read_scenario(path, jobs)
+    except Malformed as error:
+        print(f"{path}: {error}", file=sys.stderr)
+        if as_json:
+            print(json.dumps(error.answer, indent=1))
+        return 2
+    hosts = load_inventory(inventory_file(scenario, path, inventory))
+    unknown = unknown_entities(with_addresses(scenario, hosts), hosts)
+    findings = [*map(str, (*lint(scenario, jobs), *unknown)), *_swept(path, scenario, jobs)]
+    for finding in findings:
+        print(f"{path}: warning: {finding}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(scenario.as_stored(), indent=1))
+    else:
+        print(f"{path}: accepted: {len(scenario.functions)} functions, {len(findings)} warnings")
+    return 0
+
+
+def _swept(path: Path, scenario: Scenario, jobs: Mapping[str, Job]) -> Iterator[str]:
+    """What is wrong with the values that x-sweep has."""
+    try:
+        defaults, values = (sweep_table(scenario, path, key) for key in ("defaults", "values"))
+    except InputError as error:
+        yield str(error)
+        return
+    places = uses(scenario, jobs, {})
+    for name, listed in ({name: [value] for name, value in defaults.items()} | values).items():
+        for value in listed:
+            yield from (f"x-sweep: {wrong}" for wrong in wrong_values(places, {name: str(value)}))

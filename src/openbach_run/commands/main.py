@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command openbach-run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+
+from openbach_run.results.files import as_csv, as_json, write_parquet
+from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
+from openbach_run.campaign.table import campaign_table
+from openbach_run.openbach.addresses import inventory_file, unknown_entities
+from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.campaign.settings import parse_seeds
+from openbach_run.campaign.file import plan_file
+from openbach_run.commands.check import check
+from openbach_run.engine.cluster import ClusterEngine
+from openbach_run.engine.platform.engine import ControllerEngine
+from openbach_run.engine.virtual.programs import vpns_named
+from openbach_run.engine.platform.rest import CONTROLLER_FILE, Controller, read_access
+from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
+from openbach_run.errors import InputError, SetupError
+from openbach_run.campaign.execute import Engine, Executor, PlannedRun, cpus_for
+from openbach_run.campaign.forecast import forecast
+from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.inventory import load_inventory
+from openbach_run.openbach.job_folders import Package, load_packages
+from openbach_run.openbach.lint import lint
+from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.project import PROJECT
+from openbach_run.progress import Reporter
+from openbach_run.results.record import Record, Store
+from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+REMOTE_RUNS = 256
+"""Runs that wait at a Dask scheduler at the same time."""
+TABLE_FORMATS = {
+    "table": as_text,
+    "markdown": as_markdown,
+    "latex": as_latex,
+    "html": as_html,
+}
+
+COMMANDS = {
+    "report": "openbach_run.report.command",
+    "export": "openbach_run.commands.export",
+    "link": "openbach_run.commands.link",
+    "package": "openbach_run.openbach.project",
+    "serve": "openbach_run.web.serve",
+}
+"""First argument → module whose `main(argv)` takes the others and returns the exit code."""
+
+DESCRIPTION = """\
+Runs an OpenBACH scenario of the SATCOM VPN/PEP testbed in virtual time, once per
+combination of the values given for its arguments, and prints the transfer times.
+
+commands (each has its own --help):
+  openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
+  openbach-run export RESULTS…                   their statistics, for InfluxDB
+  openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time, for the job satcom_link
+  openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
+  openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
+"""
+
+EPILOG = """\
+examples:
+  openbach-run scenarios/geo_loss.json
+      the whole table: every VPN, congestion control and loss rate of the file
+  openbach-run scenarios/geo_loss.json vpn=wireguard,openvpn_udp cc=bbr loss=0.5,2 --seeds 5
+      four cells with five seeds each; a cell shows the median and its 95 % interval
+  openbach-run geo vpn=none cc=cubic --pcap
+      one run; its packets are in results/geo/runs/<run id>/capture.pcapng
+  openbach-run campaigns/matrix.yml --dry-run
+      how long the published report's 144 cells would take; without --dry-run they are run
+  openbach-run --engine controller --controller 172.20.34.80 geo vpn=wireguard cc=bbr
+      the same on a real OpenBACH platform, one run after the other
+  openbach-run --check my_scenario.json --jobs ~/openbach/src/jobs --format json
+      what the real OpenBACH backend would answer to this scenario
+
+Finished runs are kept in the results directory and not repeated: a command that was
+interrupted goes on where it was. exit codes: 0 all well, 1 a run failed, 2 bad input,
+130 interrupted.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "openbach-run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("scenario", metavar="SCENARIO",
+        help="scenario file (.json) or campaign file (.yml), or the name of one in scenarios/ or campaigns/",
+    )  # fmt: skip
+    made.add_argument(
+        "settings",
+        metavar="NAME=VALUE[,VALUE…]",
+        nargs="*",
+        help="values of the scenario's arguments and constants; several are swept",
+    )
+    made.add_argument(
+        "--seeds",
+        metavar="N|A,B,…",
+        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 1, or as in the campaign file)",
+    )
+    made.add_argument(
+        "--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)"
+    )
+    made.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="run on the workers of this Dask scheduler, tcp://HOST:8786, that have this checkout (docs/guide.md)",
+    )
+    made.add_argument(
+        "--dry-run", action="store_true", help="only say how many runs there are to do, how long and how large they are"
+    )
+    made.add_argument(
+        "--results", type=Path, metavar="DIR", help="where records and results.csv go (default results/<scenario>)"
+    )
+    made.add_argument("--rerun", action="store_true", help="run again what has already finished")
+    made.add_argument(
+        "--pcap", action="store_true", help="keep every packet of every interface (some 300 MB for 30 MB transferred)"
+    )
+    made.add_argument(
+        "--format",
+        choices=[*TABLE_FORMATS, "csv", "json"],
+        default="table",
+        help="of what is printed (default table)",
+    )
+    made.add_argument(
+        "--engine",
+        choices=["virtual", "controller"],
+        default="virtual",
+        help="what executes the runs: virtual time on this machine (default), or a real OpenBACH platform",
+    )
+    made.add_argument(
+        "--controller",
+        metavar="HOST",
+        help="of the OpenBACH platform: HOST, HOST:PORT or a URL (default: what the file 'controller' of this directory"
+        " names; login and password come from there, too)",
+    )
+    made.add_argument(
+        "--project",
+        metavar="NAME",
+        default=PROJECT,
+        help=f"project of the controller in which the scenario runs (default {PROJECT})",
+    )
+    made.add_argument(
+        "--jobs",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="more jobs: a folder of packages, or a JSON file of argument trees",
+    )
+    made.add_argument(
+        "--inventory",
+        type=Path,
+        metavar="FILE",
+        help="hosts, networks and routes to run on (default: the inventory that the scenario names, else inventory.yml)",
+    )
+    made.add_argument("--check", action="store_true", help="only check the scenario as the real backend does")
+    made.add_argument("--quiet", action="store_true", help="no progress")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else list(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if words and words[0] in COMMANDS:
+            code: int = import_module(COMMANDS[words[0]]).main(words[1:])
+            return code
+        return _main(parser().parse_intermixed_args(words))
+    except InputError as error:
+        print(f"openbach-run: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except SetupError as error:
+        print(f"openbach-run: {error}", file=sys.stderr)
+        return FAILED
+    except OSError as error:
+        print(f"openbach-run: {error}. What finished is kept; the same command goes on from there", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("openbach-run: interrupted. What finished is kept; the same command goes on from there", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    path = path_of(arguments.scenario)
+    if arguments.pcap and arguments.scheduler is not None:
+        raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
+    if arguments.workers is not None and arguments.scheduler is not None:
+        raise InputError("--workers: a cluster runs as many at a time as its workers have threads")
+    controller = _controller(arguments)
+    packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
+    if arguments.check:
+        return check(path, packages, arguments.format == "json", arguments.inventory)
+    campaigns = campaigns_of(path, arguments, packages)
+    cpus = cpus_for(arguments.workers) if controller is None else [0]
+    for campaign in campaigns:
+        _warn(campaign, packages)
+    name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
+    store = Store(arguments.results or _results_directory(name))
+    if arguments.dry_run:
+        planned = _planned(campaigns, arguments, packages, controller)
+        print(forecast(planned, store, len(cpus)))
+        return OK
+    with store.opened():
+        planned = _planned(campaigns, arguments, packages, controller)
+        store.write("campaign.json", _description(path, arguments, planned))
+        rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
+        executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun)
+        try:
+            with Reporter(arguments.quiet) as reporter:
+                executor.execute(planned, reporter)
+        finally:
+            known = unfold_all(executor.known(planned), store.runs)
+            write_parquet(known, store.directory / "results.parquet")
+            _print(arguments.format, campaigns, known)
+    return FAILED if executor.failed else OK
+
+
+def path_of(text: str) -> Path:
+    """A file, or the name of one in scenarios/ or campaigns/."""
+    path = Path(text)
+    if path.exists() or path.name != text:
+        return path
+    named = [REPOSITORY / "scenarios" / f"{text}.json", REPOSITORY / "campaigns" / f"{text}.yml"]
+    return next((file for file in named if file.exists()), path)
+
+
+def campaigns_of(path: Path, arguments: argparse.Namespace, packages: Mapping[str, Package]) -> list[Campaign]:
+    seeds = None if arguments.seeds is None else parse_seeds(arguments.seeds)
+    if _is_campaign_file(path):
+        return plan_file(path, arguments.settings, seeds, packages, REPOSITORY / "scenarios")
+    try:
+        return [plan(path, arguments.settings, seeds or (1,), packages)]
+    except Malformed as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _is_campaign_file(path: Path) -> bool:
+    return path.suffix in (".yml", ".yaml")
+
+
+def _controller(arguments: argparse.Namespace) -> Controller | None:
+    """The platform that executes the runs, if it is one. Raises InputError for options that do not go with it."""
+    if arguments.engine != "controller":
+        if arguments.controller is not None:
+            raise InputError("--controller needs --engine controller")
+        return None
+    if arguments.pcap:
+        raise InputError("--pcap: packets are captured by the virtual engine; on a platform let a job do it (tcpdump)")
+    if arguments.workers not in (None, 1) or arguments.scheduler is not None:
+        raise InputError("--workers, --scheduler: a platform has one set of hosts, its runs go one at a time")
+    return Controller(read_access(arguments.controller, Path(CONTROLLER_FILE)))
+
+
+def _planned(
+    campaigns: Sequence[Campaign],
+    arguments: argparse.Namespace,
+    packages: Mapping[str, Package],
+    controller: Controller | None,
+) -> list[PlannedRun]:
+    """The runs of all campaigns, each once, with the engine of its scenario (which has just the jobs that it starts)."""
+    planned: dict[str, PlannedRun] = {}
+    with Reporter(arguments.quiet) as reporter:
+        for campaign in campaigns:
+            inventory = _inventory(campaign, arguments, controller)
+            engine = _engine(campaign.on(inventory), arguments, packages, controller)
+            engine.prepare(reporter.show)
+            for spec in campaign.runs(packages, inventory, engine.identity):
+                settings = [f"{name}={value}" for name, value in spec.values.items()]
+                options = _options(controller, arguments)
+                command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},", *options])
+                planned[spec.run_id] = PlannedRun(spec, engine, command)
+    return list(planned.values())
+
+
+def _engine(
+    campaign: Campaign, arguments: argparse.Namespace, packages: Mapping[str, Package], controller: Controller | None
+) -> Engine:
+    if controller is not None:
+        return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
+    folders = {name: files for name in campaign.jobs() if (files := packages[name].files)}
+    started = [campaign.values, *(scenario.functions for scenario in (campaign.scenario, *campaign.sub_scenarios.values()))]
+    vpns = vpns_named(started, REPOSITORY / "vpn-configs")
+    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders), vpns=vpns, pcap=arguments.pcap)
+    return virtual if arguments.scheduler is None else ClusterEngine(virtual, arguments.scheduler, folders)
+
+
+def _inventory(campaign: Campaign, arguments: argparse.Namespace, controller: Controller | None) -> Inventory:
+    """What the campaign runs on. A platform has its own entities, and says itself which are missing."""
+    file = inventory_file(campaign.scenario, campaign.path, arguments.inventory)
+    inventory = load_inventory(file)
+    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()) if controller is None else ():
+        for finding in unknown_entities(scenario, inventory):
+            raise InputError(f"{campaign.path}: {scenario.name}: {finding} ({file})")
+    return inventory
+
+
+def _options(controller: Controller | None, arguments: argparse.Namespace) -> list[str]:
+    """Those of the command that say where a run is executed."""
+    if controller is None:
+        return _inventory_option(arguments)
+    platform = ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
+    return [*_inventory_option(arguments), *platform]
+
+
+def _command(path: Path, words: Sequence[str]) -> str:
+    return shlex.join(["./openbach-run", _shown(path), *words])
+
+
+def _shown(path: Path) -> str:
+    """As from the checkout, if it is in there."""
+    file = path.resolve()
+    return str(file.relative_to(REPOSITORY) if file.is_relative_to(REPOSITORY) else path)
+
+
+def _inventory_option(arguments: argparse.Namespace) -> list[str]:
+    return [] if arguments.inventory is None else ["--inventory", _shown(arguments.inventory)]
+
+
+def _description(path: Path, arguments: argparse.Namespace, planned: Sequence[PlannedRun]) -> str:
+    """What was asked for: a report shows also what has not been run."""
+    options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
+    options += _inventory_option(arguments)
+    runs = [
+        {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.values, "seed": spec.seed}
+        for spec in (one.spec for one in planned)
+    ]
+    asked = {"command": _command(path, [*arguments.settings, *options]), "commit": _commit(), "runs": runs}
+    return json.dumps(asked, indent=1) + "\n"
+
+
+def _commit() -> str | None:
+    """Of this checkout; None where it is none, or has changes that no commit has."""
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(REPOSITORY), *words], check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    return git("rev-parse", "HEAD") if git("status", "--porcelain") == "" else None
+
+
+def _results_directory(name: str) -> Path:
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise InputError(f"the name {name!r} cannot be that of a directory; name one with --results DIR")
+    return Path("results") / name
+
+
+def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    jobs = {name: package.job for name, package in packages.items()}
+    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
+        for finding in lint(scenario, jobs):
+            print(f"{campaign.path}: warning: {scenario.name}: {finding}", file=sys.stderr)
+
+
+def _lack_captures(store: Store, planned: Sequence[PlannedRun]) -> bool:
+    return not all((store.runs / one.spec.run_id / "capture.pcapng").exists() for one in planned)
+
+
+def _print(form: str, campaigns: Sequence[Campaign], known: Sequence[Record]) -> None:
+    match form:
+        case "csv":
+            print(as_csv(known), end="")
+        case "json":
+            print(as_json(known), end="")
+        case _:
+            shown = [
+                TABLE_FORMATS[form](campaign_table(unfold_campaign(campaign, known), known)) for campaign in campaigns
+            ]
+            print("\n".join(shown), end="")

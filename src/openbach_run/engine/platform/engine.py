@@ -1,0 +1,540 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller engine: a run is a scenario instance of a real OpenBACH platform, started and followed over its REST API.
+
+`prepare` names everything that the platform lacks, then uploads the scenario and its sub-scenarios where they differ
+from what is there. A platform has one set of hosts: runs go one at a time. Its clock is real and its chance is not
+seeded: a seed is only the number of a repetition there.
+
+The number of the instance that was started for a run is in runs/<run_id>.instance. So neither a lost connection nor a
+killed command loses a run: the next command goes on with that instance unless the run's record has its results.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from openbach_run.engine.platform import leftovers, reasons, rest
+from openbach_run.engine.virtual.cache import Progress
+from openbach_run.engine.platform.rest import Controller, Lost, Refused
+from openbach_run.engine.contract import Outcome
+from openbach_run.errors import SetupError
+from openbach_run.openbach.job_folders import form_of
+from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.values import jobs_started
+
+POLL_S = 1.0
+ARRIVAL_LIMIT_S = 10.0
+"""After a start without an answer: how long its instance is looked for before the order is given again."""
+STOP_LIMIT_S = 60.0
+LEFTOVERS_LIMIT_S = 10.0
+"""What a stop has reached gets this long to end: an agent kills a job some 3 s after its stop."""
+STATISTICS_LIMIT_S = 30.0
+"""The collector writes what jobs have sent some seconds later: what it has is read until it stays the same."""
+STARTS_LOOKED_AT = 5
+FETCHED = "instance.json"
+"""In a record: the controller's last answer. It is written when the results are there."""
+
+OnEvent = Callable[[Mapping[str, Any]], None]
+
+
+class ControllerEngine:
+    """Runs run specifications on a controller. `prepare` first; then `run`, one at a time; `stop` from any thread."""
+
+    packages: tuple[str, ...] = ()
+
+    def __init__(
+        self, controller: Controller, project: str, scenarios: Sequence[Scenario], *, poll_s: float | None = None
+    ) -> None:
+        """`scenarios`: the one to start first, then its sub-scenarios."""
+        self._controller = controller
+        self._project = project
+        self._scenarios = scenarios
+        self._poll_s = POLL_S if poll_s is None else poll_s
+        self._version = ""
+        self._job_versions: dict[str, str] = {}
+        self._measuring: set[str] = set()
+        self._addresses: list[str] = []
+        self._running: int | None = None
+        self._starting = threading.Lock()
+        self._stopping = threading.Event()
+
+    def prepare(self, progress: Progress) -> None:
+        """Logs in, checks the platform, uploads the scenarios. Raises SetupError with all that is missing."""
+        where = self._controller.access.url
+        progress(f"{where}: logging in", 0)
+        self._controller.log_in()
+        progress(f"{where}: checking entities, agents and jobs", 0.3)
+        self._check_platform()
+        for number, scenario in enumerate(reversed(self._scenarios)):
+            progress(f"{where}: scenario {scenario.name}", 0.6 + 0.4 * number / len(self._scenarios))
+            self._upload(scenario.as_stored())
+        progress(f"{where}: OpenBACH {self._version} is ready", 1)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What of a platform is known over its API."""
+        return {
+            "engine": "controller",
+            "controller": self._controller.access.url,
+            "project": self._project,
+            "openbach": self._version,
+            "jobs": ", ".join(f"{name} {version}" for name, version in sorted(self._job_versions.items())),
+        }
+
+    # Before the runs
+
+    def _check_platform(self) -> None:
+        needed: dict[str, set[str]] = {}
+        for scenario in self._scenarios:
+            for function in scenario.functions:
+                for job, _ in jobs_started(function):
+                    needed.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
+        agents = self._agents()
+        described = {job["general"]["name"]: job for job in self._controller.get("job/")}
+        known = {name: str(job["general"]["job_version"]) for name, job in described.items()}
+        form = form_of(described.values())
+        self._version = _version(str(self._controller.get("version/").get("openbach_version")), form)
+        self._job_versions = {job: known[job] for jobs in needed.values() for job in jobs if job in known}
+        self._measuring = {name for name, job in described.items() if job.get("statistics")}
+        self._addresses = sorted({address for entity in needed if (address := agents.get(entity))})
+        if missing := list(self._missing(needed, agents, known, form)):
+            head = f"{self._controller.access.url}, project {self._project}, cannot run {self._scenarios[0].name}:"
+            raise SetupError("\n  ".join([head, *missing]))
+
+    def _agents(self) -> dict[str, str | None]:
+        """The address of each entity's agent."""
+        try:
+            project = self._controller.get("project/", self._project)
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
+            text = f"{self._controller.access.url} has no project {self._project}: --project names another one; "
+            raise SetupError(text + "`openbach-run package` makes one to import") from None
+        return {entity["name"]: (entity["agent"] or {}).get("address") for entity in project["entity"]}
+
+    def _missing(
+        self,
+        needed: Mapping[str, set[str]],
+        agents: Mapping[str, str | None],
+        known: Mapping[str, str],
+        form: str | None,
+    ) -> Iterator[str]:
+        absent = sorted({job for jobs in needed.values() for job in jobs if job not in known})
+        for job in absent:
+            file = f"jobs-{form}/{job}.tar.gz" if form else "its package"
+            yield f"the controller has no job {job}: add {file} (`openbach-run package` makes it)"
+        for entity, jobs in needed.items():
+            if entity not in agents:
+                yield f"there is no entity {entity}: add it to the project"
+            elif (address := agents[entity]) is None:
+                yield f"the entity {entity} has no agent: attach one"
+            else:
+                installed = {job["name"] for job in self._controller.get("job/", address=address)["installed_jobs"]}
+                for job in sorted(jobs - installed - set(absent)):
+                    yield f"the job {job} is not installed on {address}, the agent of {entity}: install it"
+
+    def _upload(self, stored: dict[str, Any]) -> None:
+        place = ("project/", self._project, "scenario/", stored["name"])
+        end_s = time.monotonic() + rest.LOST_LIMIT_S
+        while (there := self._uploaded(place)) != stored:
+            if there is not None:
+                self._controller.put(*place, body=stored)
+                return
+            try:
+                self._controller.post("project/", self._project, "scenario/", body=stored)
+                return
+            except Lost:  # it may have arrived: the next look says so
+                if time.monotonic() > end_s:
+                    raise
+
+    def _uploaded(self, place: tuple[str, ...]) -> dict[str, Any] | None:
+        try:
+            there: dict[str, Any] = self._controller.get(*place)
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
+            return None
+        return there
+
+    # A run
+
+    def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        """Starts the scenario with the run's values, or takes up the instance that an earlier command has started for
+        it, and follows it to its end. The record gets the controller's last answer (instance.json), what it was seen to
+        do (events.jsonl) and the statistics as a collector got them. Raises SetupError for what still runs there."""
+        (run_dir / "run.json").write_text(json.dumps(spec))
+        order = _order_of(spec, self._scenarios)
+        started_s = time.monotonic()
+
+        def ended(status: str, error: str | None, duration_s: float = 0.0) -> Outcome:
+            return Outcome(status, duration_s, time.monotonic() - started_s, "", error)
+
+        try:
+            number = self._earlier(run_dir, order)
+            if number is None:
+                number = self._start(run_dir, order)
+        except Refused as refusal:
+            return ended("Not Started", str(refusal))
+        except Lost as lost:
+            return ended("Controller Lost", str(lost))
+        try:
+            with (run_dir / "events.jsonl").open("w", buffering=1) as events:
+                instance = self._follow(number, spec["virtual_limit_s"], _Events(events.write, on_event, order.called))
+            self._running = None
+            self._keep_statistics(instance, run_dir / "statistics.jsonl")
+        except (Refused, Lost) as error:
+            text = f"{error}. Scenario instance {number} may still be running there; "
+            return ended("Controller Lost", f"{text}the same command fetches its results")
+        (run_dir / FETCHED).write_text(json.dumps(instance, indent=1) + "\n")
+        reason = None if instance["status"] == "Finished Ok" else reasons.explain(self._controller, instance)
+        return ended(instance["status"], reason, _duration_s(instance))
+
+    def stop(self) -> None:
+        """Stops the scenario instance that runs, makes sure that it and its jobs have ended, and lets no other one start.
+
+        Raises SetupError, with the commands that help, for what may still run.
+        """
+        self._stopping.set()
+        if not self._starting.acquire(timeout=STOP_LIMIT_S):
+            raise Lost(f"{self._controller.access.url}: a scenario is being started there and may run on")
+        try:
+            number, self._running = self._running, None
+        finally:
+            self._starting.release()
+        if number is not None:
+            print(f"openbach-run: {self._controller.access.url}: stopping scenario instance {number}", file=sys.stderr)
+            self._end(number)
+
+    # Its start
+
+    def _earlier(self, run_dir: Path, order: _Order) -> int | None:
+        """The instance that an earlier command has started for this run, if it goes on or has ended by itself, and its
+        results are not in the run's record."""
+        with suppress(FileNotFoundError, ValueError):
+            number = int(_started(run_dir).read_text())
+            if number == _fetched(run_dir):
+                return None
+            try:
+                instance = self._controller.get("scenario_instance/", number)
+            except Refused as refusal:
+                if refusal.status != 404:
+                    raise
+                return None
+            if instance["status"] != "Stopped" and order.is_of(instance):
+                self._running = None if instance["stop_date"] else number
+                return number
+        return None
+
+    def _start(self, run_dir: Path, order: _Order) -> int:
+        self._expect_idle_hosts(order.called)
+        for scenario in order.scenarios:
+            if scenario["name"] not in {known.name for known in self._scenarios}:
+                self._upload(scenario)
+        with self._starting:
+            number = self._ordered(order)
+            _started(run_dir).write_text(f"{number}\n")
+            self._running = number
+        return number
+
+    def _ordered(self, order: _Order) -> int:
+        """Gives the order to start. Where its answer is lost it is given again only if no instance has come of it."""
+        place = ("project/", self._project, "scenario/", order.name, "scenario_instance/")
+        before = max(self._newest(place), default=0)
+        end_s = time.monotonic() + rest.LOST_LIMIT_S
+        while True:
+            if self._stopping.is_set():
+                raise InterruptedError("the engine is stopping")
+            try:
+                answer = self._controller.post(*place, body={"arguments": dict(order.arguments)})
+                if "scenario_instance_id" in answer:
+                    return int(answer["scenario_instance_id"])
+                raise Lost(f"{self._controller.access.url} told no number of the instance that it started")
+            except Lost:
+                if (number := self._arrived(place, before, order)) is not None:
+                    return number
+                if time.monotonic() > end_s:
+                    raise
+
+    def _arrived(self, place: tuple[str, ...], before: int, order: _Order) -> int | None:
+        """The instance that has come of an order without an answer. Its arguments are not there from the beginning."""
+        end_s = time.monotonic() + ARRIVAL_LIMIT_S
+        while True:
+            for number in self._newest(place):
+                if number > before and order.is_of(self._controller.get("scenario_instance/", number)):
+                    return number
+            if time.monotonic() > end_s:
+                return None
+            time.sleep(self._poll_s)
+
+    def _newest(self, place: tuple[str, ...]) -> list[int]:
+        instances = self._controller.get(*place, quiet="", offset="0", limit=str(STARTS_LOOKED_AT))
+        return [int(instance["scenario_instance_id"]) for instance in instances]
+
+    # Its end
+
+    def _follow(self, number: int, limit_s: float, events: _Events) -> dict[str, Any]:
+        """Looks at the instance until it has a stop date: its status alone is not to be trusted."""
+        started_s = heard_s = time.monotonic()
+        due_s, late = started_s + limit_s, False
+        while True:
+            try:
+                instance: dict[str, Any] = self._controller.get("scenario_instance/", number)
+            except Refused as refusal:  # HTTP 500 while the controller's programs start again
+                if refusal.status < 500 or time.monotonic() - heard_s > rest.LOST_LIMIT_S:
+                    raise
+            else:
+                heard_s = time.monotonic()
+                events.tell(instance, heard_s - started_s)
+                if instance["stop_date"]:
+                    return instance
+                if heard_s > due_s:
+                    if late:
+                        raise Lost(f"scenario instance {number} was told to stop after {limit_s:g} s, and does not end")
+                    due_s, late = heard_s + STOP_LIMIT_S, True
+                    self._controller.post("scenario_instance/", number, body={}, repeat=True)
+            if self._stopping.wait(self._poll_s):
+                raise InterruptedError(f"scenario instance {number} was told to stop")
+
+    def _end(self, number: int) -> None:
+        """Gives the order to stop until the instance has a stop date, then looks for jobs that it has missed."""
+        try:
+            self._controller.post("scenario_instance/", number, body={}, repeat=True)
+            end_s = time.monotonic() + STOP_LIMIT_S
+            while not (instance := self._controller.get("scenario_instance/", number))["stop_date"]:
+                if time.monotonic() > end_s:
+                    raise Lost(f"it does not end within {STOP_LIMIT_S:g} s")
+                time.sleep(self._poll_s)
+            self._end_jobs({job["id"] for job in leftovers.jobs_in(instance)})
+        except (Refused, Lost) as error:
+            command = leftovers.stop_scenario_command(number)
+            text = f"scenario instance {number} may still be running at {self._controller.access.url}; end it with:"
+            raise Lost(f"{text} {command}\n  {error}") from None
+
+    def _end_jobs(self, of_instance: set[int]) -> None:
+        """Stops the jobs that a stop has met while they were being started: OpenBACH loses it then."""
+
+        def running() -> list[leftovers.RunningJob]:
+            jobs = leftovers.running_jobs(self._controller, self._addresses)
+            return [job for job in jobs if job.instance_id in of_instance]
+
+        if left := running():
+            stop = {"action": "stop", "job_instance_ids": [job.instance_id for job in left]}
+            self._controller.post("job_instance/", body=stop, repeat=True)
+        end_s = time.monotonic() + LEFTOVERS_LIMIT_S
+        while left:
+            if time.monotonic() > end_s:
+                raise SetupError("\n  ".join(["a stop does not end these:", *leftovers.told(left, {})]))
+            time.sleep(self._poll_s)
+            left = running()
+
+    def _expect_idle_hosts(self, called: Mapping[str, str]) -> None:
+        """Raises SetupError if the scenario or its jobs still run on the hosts: they would share links and ports."""
+        names = {*called, *(scenario.name for scenario in self._scenarios)}
+        end_s = time.monotonic() + LEFTOVERS_LIMIT_S
+        while True:
+            scenarios = leftovers.running_scenarios(self._controller, self._project, names)
+            running = leftovers.running_jobs(self._controller, self._addresses)
+            jobs = [job for job in running if job.name in self._job_versions]
+            if not scenarios and not jobs:
+                return
+            if time.monotonic() > end_s:
+                head = f"{self._controller.access.url}: no run is started on hosts that are in use:"
+                raise SetupError("\n  ".join([head, *leftovers.told(jobs, scenarios)]))
+            if self._stopping.wait(self._poll_s):
+                raise InterruptedError("the engine is stopping")
+
+    # Its results
+
+    def _keep_statistics(self, instance: Mapping[str, Any], place: Path) -> None:
+        """Reads them until they stay the same. Where none can be expected, none are waited for."""
+        expected = instance["status"] == "Finished Ok" and any(
+            job["name"] in self._measuring for job in leftovers.jobs_in(instance)
+        )
+        number = instance["scenario_instance_id"]
+        before, lines = None, self._statistics(number)
+        end_s = time.monotonic() + STATISTICS_LIMIT_S
+        while (lines != before or (expected and not lines)) and time.monotonic() < end_s:
+            if self._stopping.wait(self._poll_s):
+                raise InterruptedError(f"the results of scenario instance {number} are not fetched yet")
+            before, lines = lines, self._statistics(number)
+        place.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def _statistics(self, number: int) -> list[dict[str, Any]]:
+        try:
+            return list(as_collected(self._controller.text("scenario_instance/", number, "csv/")))
+        except Refused as refusal:
+            if refusal.status in (404, 500):  # what the backend answers when its collector has nothing
+                return []
+            raise
+
+
+def _started(run_dir: Path) -> Path:
+    """The file with the number of the instance that was started for a run, beside the run's directory."""
+    return run_dir.with_suffix(".instance")
+
+
+def _fetched(run_dir: Path) -> int | None:
+    """The instance whose results are in the record that the run has already."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return int(json.loads((run_dir.with_suffix("") / FETCHED).read_text())["scenario_instance_id"])
+    return None
+
+
+def _version(said: str, form: str | None) -> str:
+    """OpenBACH 2.7.0 says of itself that it is 2.6.0: the form of its jobs tells them apart."""
+    if form == "2.7" and said.startswith(("2.6", "2.5")):
+        return f"2.7 or later (it says {said})"
+    return said
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What is started for a run. Where constants have other values than in the scenario's file, the scenarios with these
+    have names of their own on the platform: others may use the scenario under its own name meanwhile."""
+
+    scenarios: list[dict[str, Any]]
+    """In stored form: sub-scenarios first, the one to start last."""
+    arguments: dict[str, str]
+    called: dict[str, str]
+    """Names on the platform → names in the files."""
+
+    @property
+    def name(self) -> str:
+        return str(self.scenarios[-1]["name"])
+
+    def is_of(self, instance: Mapping[str, Any]) -> bool:
+        """Whether an instance was started by this order. A controller shows constants among the arguments."""
+        shown = {argument["name"]: argument["value"] for argument in instance["arguments"]}
+        return bool(instance["scenario_name"] == self.name and self.arguments.items() <= shown.items())
+
+
+def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
+    """`own` are the scenarios of the files. `values` of the run's specification has all as it was given."""
+    arguments = {name: str(spec["values"][name]) for name in own[0].arguments}
+    constants = {name: value for name, value in spec["values"].items() if name not in arguments}
+    given = {scenario.name: scenario.with_constants(constants) for scenario in own}
+    changed = {
+        name: value
+        for scenario in own
+        for name, value in given[scenario.name].constants.items()
+        if value != scenario.constants.get(name)
+    }
+    mark = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
+    said = ", ".join(f"{name}={value}" for name, value in changed.items())
+    called = {name: f"{name}-{mark}" if changed else name for name in given}
+    scenarios = [
+        {
+            **scenario.as_stored(),
+            "name": called[name],
+            "description": f"{scenario.description or name}; {said}" if said else scenario.description,
+            "openbach_functions": [_renamed(function, called) for function in scenario.functions],
+        }
+        for name, scenario in reversed(given.items())
+    ]
+    return _Order(scenarios, arguments, {there: here for here, there in called.items()})
+
+
+def _renamed(function: dict[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
+    """The function, with the platform's name of the scenario that it starts."""
+    if (start := function.get("start_scenario_instance")) is None:
+        return function
+    name = start["scenario_name"]
+    return {**function, "start_scenario_instance": {**start, "scenario_name": called.get(name, name)}}
+
+
+def as_collected(text: str) -> Iterator[dict[str, Any]]:
+    """The rows of a controller's CSV file in the form in which a collector got them: {name: value, "_metadata": …}.
+
+    `time` is in ms since 1970; a cell of the wrong form stays a text.
+    """
+    for row in csv.DictReader(io.StringIO(text)):
+        values = {
+            name: _number(cell)
+            for name, cell in row.items()
+            if name and name != "time" and not name.startswith("@") and cell
+        }
+        when = row.get("time") or row.get("@job_instance_start_date") or ""
+        metadata = {
+            "time": _ms(when),
+            "is_file": row.get("@stored_file") in ("true", "True"),
+            "job_name": row.get("@job_name"),
+            "agent_name": row.get("@agent_name"),
+            **{
+                name: _number(row.get(f"@{name}") or "")
+                for name in ("job_instance_id", "scenario_instance_id", "owner_scenario_instance_id")
+            },
+            **({"suffix": row["@suffix"]} if row.get("@suffix") else {}),
+        }
+        if values:
+            yield {**values, "_metadata": metadata}
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _ms(date: str) -> int | None:
+    with suppress(ValueError):
+        return round(datetime.fromisoformat(date).timestamp() * 1000)
+    return None
+
+
+def _duration_s(instance: Mapping[str, Any]) -> float:
+    start_ms, stop_ms = _ms(str(instance["start_date"])), _ms(str(instance["stop_date"]))
+    return (stop_ms - start_ms) / 1000 if start_ms is not None and stop_ms is not None else 0.0
+
+
+class _Events:
+    """Tells what has changed between two looks at an instance, in the words of the director's events."""
+
+    def __init__(self, write: Callable[[str], Any], on_event: OnEvent, called: Mapping[str, str]) -> None:
+        """`called`: names of scenarios on the platform → their names."""
+        self._write, self._on_event, self._called = write, on_event, called
+        self._told: set[str] = set()
+
+    def tell(self, instance: Mapping[str, Any], t_s: float) -> None:
+        self._on_event({"t_s": t_s, "event": "heartbeat"})
+        for event in _events(instance):
+            if "scenario" in event:
+                event["scenario"] = self._called.get(event["scenario"], event["scenario"])
+            if (key := json.dumps(event)) not in self._told:
+                self._told.add(key)
+                self._write(json.dumps({"t_s": round(t_s, 3), **event}) + "\n")
+
+
+def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, Any]]:
+    """All that an instance shows to have happened, as far as it still shows."""
+    number = {"scenario_instance_id": instance["scenario_instance_id"]}
+    arguments = {argument["name"]: argument["value"] for argument in instance["arguments"]}
+    name = instance["scenario_name"]
+    yield {"event": "scenario_started", "scenario": name, **number, "arguments": arguments, **parent}
+    for function in instance["openbach_functions"]:
+        status, which = function["status"], {"function": function["id"], "label": function["label"]}
+        if status != "Scheduled":
+            yield {"event": "function_started", **number, **which}
+        if job := function.get("job"):
+            started = {"job": job["name"], "entity": job["entity"], "instance_id": job["id"], **number}
+            yield {"event": "job_started", **started, "function": function["id"]}
+            if job["status"] not in ("Scheduled", "Running"):
+                yield {"event": "job_ended", **started, "status": job["status"]}
+        if scenario := function.get("scenario"):
+            yield from _events(scenario, parent_id=instance["scenario_instance_id"], function=function["id"])
+        if status not in ("Scheduled", "Running"):
+            yield {"event": f"function_{status.lower()}", **number, **which}
+    if instance["stop_date"]:
+        yield {"event": "scenario_ended", "scenario": name, **number, "status": instance["status"]}

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What still runs on a platform's hosts although nothing should: jobs and scenario instances, and the commands that end them.
+
+OpenBACH loses a stop that reaches a job while it is being started: the job stays, its port stays taken, and each later
+run on these hosts fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openbach_run.engine.platform.rest import Controller, Refused
+
+RUNNING = "Running"
+INSTANCES_LOOKED_AT = 50
+"""The newest of a project."""
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    name: str
+    instance_id: int
+    entity: str
+    address: str
+    """Of its agent."""
+
+    def __str__(self) -> str:
+        return f"the job {self.name} (instance {self.instance_id}) on {self.entity or self.address}"
+
+
+def running_jobs(controller: Controller, addresses: Sequence[str]) -> list[RunningJob]:
+    """Job instances that the agents at these addresses say are running. Raises Lost."""
+    if not addresses:
+        return []
+    try:
+        answer = controller.get("job_instance/", address=list(addresses), update="")
+    except Refused:  # of other users, or a platform that does not tell
+        return []
+    return [
+        RunningJob(one["name"], one["id"], one["entity"], agent["address"])
+        for agent in answer["instances"]
+        for job in agent["installed_jobs"]
+        for one in job["instances"]
+        if one["status"] == RUNNING
+    ]
+
+
+def running_scenarios(controller: Controller, project: str, names: Collection[str]) -> dict[int, str]:
+    """Names by id of the project's instances of these scenarios that run. Raises Lost or Refused."""
+    newest = controller.get(
+        "project/", project, "scenario_instance/", quiet="", offset="0", limit=str(INSTANCES_LOOKED_AT)
+    )
+    return {
+        one["scenario_instance_id"]: one["scenario_name"]
+        for one in newest
+        if one["status"] == RUNNING and one["scenario_name"] in names
+    }
+
+
+def told(jobs: Sequence[RunningJob], scenarios: Mapping[int, str]) -> list[str]:
+    """What runs and how to end it (commands of OpenBACH's auditorium scripts), a line each."""
+    lines = [
+        f"scenario instance {number} ({name}) is running; end it with: {stop_scenario_command(number)}"
+        for number, name in scenarios.items()
+    ]
+    lines += [f"{job} is running; end it with: python3 stop_job_instance.py {job.instance_id}" for job in jobs]
+    if len(jobs) > 1:
+        names = " ".join(f"-j {name}" for name in sorted({job.name for job in jobs}))
+        addresses = " ".join(sorted({job.address for job in jobs}))
+        lines.append(f"all of these jobs at once: python3 stop_all_job_instances.py {addresses} {names}")
+    return lines
+
+
+def stop_scenario_command(number: int) -> str:
+    return f"python3 stop_scenario_instance.py {number}"
+
+
+def jobs_in(instance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The jobs of a scenario instance and of its sub-scenarios, as the controller shows them."""
+    found: list[Mapping[str, Any]] = []
+    for function in instance["openbach_functions"]:
+        if function.get("job"):
+            found.append(function["job"])
+        if function.get("scenario"):
+            found += jobs_in(function["scenario"])
+    return found

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The virtual engine: one run is one User Mode Linux process in time-travel mode, pinned to one CPU.
+
+The guest's clock stands still while anything in it computes and jumps when all of it is idle. The run's directory
+is the guest's /run/openbach; its packets arrive on a pipe and are hashed, or kept with `pcap`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import select
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+from openbach_run.results import run_files
+from openbach_run.engine.virtual.cache import Progress, cache_directory
+from openbach_run.engine.virtual.descriptors import ensure_descriptors
+from openbach_run.engine.virtual.image import Image, ensure_code, ensure_image
+from openbach_run.engine.virtual.jail import Jail, ensure_jail
+from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel
+from openbach_run.engine.virtual.programs import ensure_programs, ensure_vpn_programs, vpns_named
+from openbach_run.errors import SetupError
+from openbach_run.results.record import wrong_event
+from openbach_run.results.run_files import DamagedRecord
+from openbach_run.engine.contract import OnEvent, Outcome
+from openbach_run.engine.virtual.outcome import outcome_of
+
+
+GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
+"""A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for its jobs."""
+GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
+SILENCE_LIMIT_S = (
+    120.0  # wall time without an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung
+)
+PIPE_BYTES = 1 << 20
+RUN_LIMIT_BYTES = 64 << 20
+RUN_LIMIT_FILES = 20_000
+"""What a run may write, its capture apart; one that writes more is ended."""
+CAPTURE = "capture.pcapng"
+GUEST_MODULES = ("__init__.py", "director.py", "errors.py", "hosts.py", "jobs.py", "model.py", "guest")
+"""What of this package runs in the guest. A change to anything else makes no finished run stale."""
+
+
+class VirtualEngine:
+    """Runs run specifications in guests. `prepare` first; `run` may be called from several threads, `stop` from any."""
+
+    def __init__(
+        self,
+        repository: Path,
+        code: Mapping[str, Path],
+        *,
+        vpns: Iterable[str] = (),
+        pcap: bool = False,
+        cache: Path | None = None,
+        silence_limit_s: float = SILENCE_LIMIT_S,
+    ) -> None:
+        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `vpns` are those
+        that runs will ask for; `pcap` keeps the captures."""
+        self._repository = repository
+        self._code_folders = code
+        self._vpns = frozenset(vpns)
+        self._pcap = pcap
+        self._silence_limit_s = silence_limit_s
+        self._cache = cache or cache_directory()
+        self._kernel: Kernel | None = None
+        self._jail: Jail | None = None
+        self._image: Image | None = None
+        self._code: Path | None = None
+        self._guests: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._stopping = False
+
+    def prepare(self, progress: Progress) -> None:
+        """Makes what is missing of the jail, the kernel, the guest tree, the jobs' programs and the snapshot of the code.
+        Raises SetupError."""
+        ensure_descriptors()
+        guest = self._repository / "src/openbach_run/guest"
+        try:
+            self._jail = ensure_jail(self._cache, self._repository / "kernel", progress)
+            self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
+            self._image = ensure_image(self._cache, guest, _vpn_packages(self._repository), progress)
+            programs = ensure_programs(self._cache, self._code_folders, progress)
+            self._code_folders = {**self._code_folders, **programs}
+            self._code = ensure_code(self._cache, self._image, self._code_folders)
+            self._code_with(self._vpns, progress)
+        except OSError as error:
+            raise SetupError(f"setting up the virtual engine: {error}") from error
+
+    def _code_with(self, vpns: Iterable[str], progress: Progress) -> Path:
+        """The snapshot of the code with the programs of these VPNs; what they are built from is a part of it anyway."""
+        assert self._image and self._code
+        job = self._code_folders.get("jobs/vpn")
+        programs = ensure_vpn_programs(self._cache, job, vpns, progress) if job else {}
+        return ensure_code(self._cache, self._image, {**self._code_folders, **programs}) if programs else self._code
+
+    def _vpns_of(self, spec: Mapping[str, Any]) -> set[str]:
+        scenarios = [spec.get("scenario", {}), *spec.get("sub_scenarios", {}).values()]
+        started = [scenario.get(key, {}) for scenario in scenarios for key in ("openbach_functions", "constants")]
+        return vpns_named([spec.get("arguments", {}), *started], self._repository / "vpn-configs")
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Everything outside the scenario that a run's packets depend on."""
+        assert self._kernel and self._image and self._code
+        return {
+            "engine": "virtual",
+            "kernel": self._kernel.identity,
+            "image": self._image.identity,
+            "code": self._code.name,
+            "memory": f"{GUEST_MEMORY_MB}M, at least {HOST_MEMORY_MB}M a host",
+        }
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Names and versions of the Debian packages in the guest."""
+        assert self._image
+        return self._image.packages
+
+    def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the guest has powered off."""
+        (run_dir / "run.json").write_text(json.dumps(spec))
+        code = self._code_with(self._vpns_of(spec), lambda text, part: None)
+        started = time.monotonic()
+        read_end, write_end = os.pipe()
+        _widen(read_end)
+        with (
+            (run_dir / "console.log").open("xb") as console,
+            open(run_dir / CAPTURE if self._pcap else os.devnull, "wb", buffering=0) as keep,
+            os.fdopen(read_end, "rb", buffering=0) as packets,
+        ):
+            try:
+                guest = self._boot(spec, code, run_dir, cpu, write_end, console)
+            finally:
+                os.close(write_end)
+            capture = _Capture(packets, keep)
+            ended_why = self._watch(guest, run_dir, on_event)
+            capture.join()  # no process of the guest is left then
+        ended_why = _tidy(run_dir, spec) or ended_why
+        wall_s = time.monotonic() - started
+        return outcome_of(run_dir, wall_s, capture.sha256, ended_why, guest.returncode)
+
+    def stop(self) -> None:
+        """Ends every guest that runs, and lets no other one start."""
+        with self._lock:
+            self._stopping = True
+            for guest in self._guests:
+                guest.kill()
+
+    def _boot(
+        self, spec: Mapping[str, Any], code: Path, run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
+    ) -> subprocess.Popen[bytes]:
+        assert self._kernel and self._jail and self._image
+        kernel_arguments = (
+            f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * len(spec['inventory']['hosts']))}M",
+            "quiet",
+            "loglevel=5",  # warnings too
+            "panic=-1",
+            *("root=/dev/root", "rootfstype=hostfs", "ro"),
+            *("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}", "seccomp=on", f"seed={spec['seed']}"),
+            *("con=null", "con0=fd:3,fd:1", "capture=0"),
+            *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
+        )
+        command = self._jail.command(
+            cpu, self._image.root, code, run_dir, self._kernel.executable, *kernel_arguments
+        )
+        with self._lock:
+            if self._stopping:
+                raise InterruptedError("the engine is stopping")
+            guest = subprocess.Popen(command, env={}, stdin=capture_fd, stdout=console, stderr=subprocess.STDOUT)
+            self._guests.add(guest)
+        return guest
+
+    def _watch(self, guest: subprocess.Popen[bytes], run_dir: Path, on_event: OnEvent) -> str | None:
+        """Passes events on until the guest is gone. Why it was killed, if it was."""
+        reader = _EventReader(run_dir, on_event)
+        ended = os.pidfd_open(guest.pid)
+        heard = time.monotonic()
+        try:
+            while not select.select([ended], [], [], 0.2)[0]:
+                if reader.read():
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > self._silence_limit_s:
+                    raise _Ended(f"showed no progress for {self._silence_limit_s:g} s")
+                if excess := _excess(run_dir):
+                    raise _Ended(excess)
+            reader.read()
+        except DamagedRecord as damage:
+            return f"left {run_files.within(damage, run_dir)}"
+        except _Ended as error:
+            return f"{error} and was ended"
+        finally:
+            os.close(ended)
+            guest.kill()
+            guest.wait()
+            with self._lock:
+                self._guests.discard(guest)
+        return None
+
+
+def _excess(run_dir: Path) -> str | None:
+    excess = run_files.excess(run_dir, RUN_LIMIT_BYTES, RUN_LIMIT_FILES, CAPTURE)
+    return excess and f"{excess} in {run_dir}"
+
+
+def _tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
+    """Puts right what a guest may have changed, and removes what is too much. Why it is, if so."""
+    run_files.write_new(run_dir, "run.json", json.dumps(spec))
+    if excess := _excess(run_dir):
+        run_files.keep_only(run_dir, ("run.json", "events.jsonl", "console.log", CAPTURE))
+        return f"{excess} and was ended"
+    return None
+
+
+class _Ended(Exception):
+    """Why a guest is ended: what it did."""
+
+
+class _Capture(threading.Thread):
+    """Reads the guest's packets: hashes the stream and writes it to `keep`."""
+
+    def __init__(self, packets: BinaryIO, keep: BinaryIO) -> None:
+        super().__init__(daemon=True)
+        self._packets = packets
+        self._keep = keep
+        self._digest = hashlib.sha256()
+        self.start()
+
+    def run(self) -> None:
+        buffer = memoryview(bytearray(PIPE_BYTES))
+        while size := self._packets.readinto(buffer):  # type: ignore[attr-defined]
+            self._digest.update(buffer[:size])
+            self._keep.write(buffer[:size])
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+class _EventReader:
+    """Reads the lines that the guest has added to events.jsonl since the last time."""
+
+    def __init__(self, run_dir: Path, on_event: OnEvent) -> None:
+        self._run_dir = run_dir
+        self._on_event = on_event
+        self._offset = 0
+        self._lines = 0
+
+    def read(self) -> bool:
+        """Whether there were any. Raises DamagedRecord."""
+        try:
+            with run_files.opened(self._run_dir, "events.jsonl") as file:
+                file.seek(self._offset)
+                added = file.read(run_files.FILE_LIMIT_BYTES)
+        except FileNotFoundError:
+            return False
+        place = str(self._run_dir / "events.jsonl")
+        events = run_files.checked(added, place, self._lines + 1, wrong_event)
+        self._offset += added.rfind(b"\n") + 1
+        self._lines += len(events)
+        for event in events:
+            self._on_event(event)
+        return bool(events)
+
+
+def guest_code(repository: Path, jobs: Mapping[str, Path]) -> dict[str, Path]:
+    """The code of a run by its place in the guest; `jobs` maps job names to the `files` folders of their packages."""
+    return {
+        **{f"src/openbach_run/{name}": repository / "src/openbach_run" / name for name in GUEST_MODULES},
+        "vpn-configs": repository / "vpn-configs",
+        **{f"jobs/{name}": folder for name, folder in jobs.items()},
+    }
+
+
+def _vpn_packages(repository: Path) -> list[str]:
+    descriptions = sorted((repository / "vpn-configs").glob("*/vpn.json"))
+    return sorted({package for file in descriptions for package in json.loads(file.read_text()).get("packages", [])})
+
+
+def _widen(pipe: int) -> None:
+    """A pipe that holds more lets the guest and the hashing thread change places less often."""
+    with suppress(PermissionError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a run ended: from what the guest left behind, in words for a person."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Any
+from openbach_run.results import run_files
+from openbach_run.results.record import DAMAGED
+from openbach_run.results.run_files import DamagedRecord
+from openbach_run.engine.contract import COMPLAINED, Outcome
+
+
+COMPLAINT = re.compile(
+    r"\[ *\d+\.\d+\] (((WARNING|BUG|UBSAN|Oops|Call Trace|refcount_t):|INFO: (rcu|task)|Kernel panic|kernel BUG at"
+    r"|general protection fault|unregister_netdevice: waiting for).*)"
+)
+"""A line of the kernel's log after which its results are not to be trusted."""
+STATUSES = ("Finished Ok", "Finished Ko", "Stopped")
+FAILED = {"function": (int, NoneType), "error": str}
+FAILED_JOB = {"job": str, "entity": str, "status": str, "exit_code": (int, NoneType), "last_lines": list}
+"""Fields of result.json's `failed`."""
+CONSOLE_LINES = 15
+
+
+def outcome_of(run_dir: Path, wall_s: float, capture_sha256: str, ended_why: str | None, exit_code: int) -> Outcome:
+    try:
+        result = _result(run_dir)
+        complaint = _kernel_complaint(run_dir)
+    except DamagedRecord as damage:
+        return Outcome(DAMAGED, 0.0, wall_s, capture_sha256, f"the guest left {run_files.within(damage, run_dir)}")
+    if result is None or ended_why:
+        how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
+        why = ended_why or f"ended before the scenario did ({how})"
+        tail = "\n".join(run_files.tail(run_dir, "console.log", CONSOLE_LINES))
+        return Outcome("Guest Lost", 0.0, wall_s, capture_sha256, f"the guest {why}; its console's last lines:\n{tail}")
+    status, error = result["status"], None if result["status"] == "Finished Ok" else _explain(result)
+    if complaint:
+        status, error = COMPLAINED, "\n".join([f"the guest's kernel complained: {complaint}", *([error] if error else [])])
+    return Outcome(status, result["virtual_s"], wall_s, capture_sha256, error)
+
+
+def _result(run_dir: Path) -> dict[str, Any] | None:
+    """The content of result.json; None if the guest came to no end of its own. Raises DamagedRecord."""
+    try:
+        if not run_files.content(run_dir, "result.json").rstrip().endswith(b"}"):
+            return None  # it was killed as it wrote it
+        result: dict[str, Any] = run_files.document(run_dir, "result.json")
+    except FileNotFoundError:
+        return None
+    wrong = run_files.fields(result, {"status": str, "virtual_s": float, "failed": list})
+    if wrong is None and result["status"] not in STATUSES:
+        wrong = f'"status" is {result["status"]!r}; one of {", ".join(STATUSES)} was expected'
+    for failed in [] if wrong else result["failed"]:
+        wrong = wrong or run_files.fields(failed, FAILED_JOB if isinstance(failed, dict) and "job" in failed else FAILED)
+    if wrong:
+        raise DamagedRecord(f"{run_dir / 'result.json'}: {wrong}")
+    return result
+
+
+def _kernel_complaint(run_dir: Path) -> str | None:
+    """The first line of the guest's kernel log that tells of trouble, without its time. Raises DamagedRecord."""
+    try:
+        lines = run_files.content(run_dir, "console.log").decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        raise DamagedRecord(f"{run_dir / 'console.log'}: no such file") from None
+    return next((found[1] for line in lines if (found := COMPLAINT.match(line))), None)
+
+
+def _explain(result: Mapping[str, Any]) -> str:
+    """The failed jobs and functions of a result.json, for a person."""
+    lines = []
+    for failed in result["failed"]:
+        if "job" in failed:
+            lines.append(
+                f"job {failed['job']} on {failed['entity']}: {failed['status']}, exit code {failed['exit_code']}"
+            )
+            lines += [f"    {line}" for line in failed["last_lines"]]
+        else:
+            lines.append(f"function {failed['function']}: {failed['error']}")
+    return "\n".join(lines) or result["status"]

@@ -1,0 +1,621 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH's director: when the functions of a scenario start, and how a scenario instance ends.
+
+Same semantics, periods and status labels as the director of OpenBACH 2.7, over two things it does not know the
+nature of: agents and their clock. A scenario that passes here passes on a controller, and takes as long.
+
+- A scenario instance is looked at every 0.2 s while functions are unfinished, then every second; a job instance
+  every 2 s from its launch. So whatever waits for the end of a job starts up to 2.2 s after that end.
+- Where a controller would hang, a run ends at once as `Finished Ko`, and says why: functions that can never start
+  (they wait in a circle, or with finished_ids for one that starts nothing, or with launched_ids for one that was
+  retried or whose failure was ignored), `offset`, `interval`, and functions that only a platform has (push_file,
+  pull_file, reboot, restart_job_instance, status_job_instance).
+- `if`, `while` and the other functions that a controller stores but cannot run end the instance as they do there.
+- A launch is refused when the job's program cannot be executed; a real agent reports such a job as `Stopped`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+from string import Template
+from typing import TYPE_CHECKING, Any, Protocol
+
+from openbach_run.errors import InputError
+
+if TYPE_CHECKING:
+    from openbach_run.openbach.job import Job
+
+SECOND_US = 1_000_000
+PASS_UNFINISHED_US = 200_000
+PASS_FINISHED_US = 1_000_000
+POLL_US = 2_000_000
+HEARTBEAT_US = 10 * SECOND_US
+RETRY_DELAY_S = 5.0
+
+# What comes first at one instant: what agents say, actions that are due, then the scenarios are looked at.
+RANK_LIMIT, RANK_POLL, RANK_ACTION, RANK_PASS, RANK_HEARTBEAT = range(5)
+
+STARTING = ("start_job_instance", "start_scenario_instance")
+STOPPING = ("stop_job_instances", "stop_job_instance", "stop_scenario_instance")
+PLATFORM_ONLY = ("push_file", "pull_file", "reboot", "restart_job_instance", "status_job_instance")
+RUNNABLE = STARTING + STOPPING + PLATFORM_ONLY
+
+
+class FunctionStatus(StrEnum):
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    STOPPED = "Stopped"
+    FINISHED = "Finished"
+    ERROR = "Error"
+    RETRIED = "Retried"
+
+
+class JobStatus(StrEnum):
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    ERROR = "Error"
+    STOPPED = "Stopped"
+    NOT_RUNNING = "Not Running"
+
+
+class ScenarioStatus(StrEnum):
+    SCHEDULING = "Scheduling"
+    RUNNING = "Running"
+    FINISHED_KO = "Finished Ko"
+    FINISHED_OK = "Finished Ok"
+    STOPPED = "Stopped"
+
+
+class LaunchRefused(Exception):
+    """An agent did not accept a job; the text says why."""
+
+
+class FunctionFailed(Exception):
+    """A function could not be carried out: it ends in Error, and its failure policy decides."""
+
+
+class CannotGoOn(Exception):
+    """The run would hang or do nothing sensible: it ends as Finished Ko whatever the failure policies."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of a scenario in stored form, whose values may hold placeholders."""
+
+    id: int
+    label: str
+    kind: str  # start_job_instance, …
+    body: dict[str, Any]
+    waits: dict[str, list[int]]  # ids by launched_ids, finished_ids, running_ids, ended_ids
+    time_s: float | str
+    policy: str  # fail, ignore, retry
+    retry: int
+    delay_s: float | str
+
+    @staticmethod
+    def from_stored(entry: dict[str, Any]) -> Function:
+        (kind,) = entry.keys() - {"id", "label", "wait", "on_fail"}
+        wait, on_fail = entry.get("wait", {}), entry.get("on_fail", {})
+        return Function(
+            id=entry["id"],
+            label=entry.get("label", str(entry["id"])),
+            kind=kind,
+            body=entry[kind],
+            waits={name: wait.get(name, []) for name in WAITS},
+            time_s=wait.get("time", 0),
+            policy=on_fail.get("policy", "fail").lower(),
+            retry=on_fail.get("retry", 0),
+            delay_s=on_fail.get("delay", RETRY_DELAY_S),
+        )
+
+
+@dataclass
+class JobInstance:
+    """A job that an agent was asked to run. It has ended once `stop_us` is known."""
+
+    id: int
+    job: str
+    entity: str
+    argv: list[str]
+    scenario_id: int
+    owner_id: int
+    ignorable: bool
+    status: JobStatus = JobStatus.SCHEDULED
+    start_us: int | None = None
+    stop_us: int | None = None
+
+
+class Agents(Protocol):
+    """What runs jobs, and what time it is there. Times are microseconds since the run began."""
+
+    def now_us(self) -> int: ...
+
+    def wait_until(self, due_us: int) -> None:
+        """Return at due_us, or at once if that is past."""
+
+    def start(self, job: JobInstance) -> None:
+        """Raises LaunchRefused."""
+
+    def poll(self, instance_id: int) -> JobStatus: ...
+
+    def stop(self, instance_id: int) -> None:
+        """Accept the order and return at once: the agent stops the job's processes by itself."""
+
+
+# A job's command line from the arguments of a scenario's function: (job, arguments, values of placeholders, what
+# a path of function ids stands for). Raises InputError.
+Bind = Callable[["Job", dict[str, Any], dict[str, str], Callable[[list[int]], int]], list[str]]
+
+
+@dataclass
+class FunctionInstance:
+    """One execution of a function; a retry is another one."""
+
+    function: Function
+    wait_us: int
+    retries_left: int | None  # None: its failure is ignored
+    status: FunctionStatus = FunctionStatus.SCHEDULED
+    job: JobInstance | None = None
+    scenario: ScenarioInstance | None = None
+
+
+@dataclass
+class ScenarioInstance:
+    id: int
+    owner_id: int  # the outermost scenario instance
+    lineage: tuple[str, ...]  # the scenarios that led here, this one last
+    values: dict[str, str]
+    status: ScenarioStatus = ScenarioStatus.SCHEDULING
+    rows: list[FunctionInstance] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.lineage[-1]
+
+    @property
+    def ended(self) -> bool:
+        return self.status not in (ScenarioStatus.SCHEDULING, ScenarioStatus.RUNNING)
+
+
+class Director:
+    """Runs one scenario. `observe` is told each event as it happens: {"t_s", "event", …}."""
+
+    def __init__(
+        self,
+        agents: Agents,
+        jobs: dict[str, Job],
+        bind: Bind,
+        sub_scenarios: dict[str, dict[str, Any]],
+        observe: Callable[[dict[str, Any]], None],
+        virtual_limit_s: float,
+    ) -> None:
+        self.agents = agents
+        self.jobs = jobs
+        self.bind = bind
+        self.sub_scenarios = sub_scenarios
+        self.observe = observe
+        self.limit_us = round(virtual_limit_s * SECOND_US)
+        self.job_ids = count(1)
+        self.job_instances: list[JobInstance] = []
+        self.scenario_instances: list[ScenarioInstance] = []
+        self.failed: list[dict[str, Any]] = []
+        self.timers: list[tuple[int, int, int, Callable[[], None]]] = []
+        self.timer_count = 0
+        self.time_us = 0
+
+    def run(self, scenario: dict[str, Any], arguments: dict[str, str]) -> ScenarioStatus:
+        """Run the scenario to its end. What failed is then in `failed`."""
+        self.time_us = self.agents.now_us()
+        self._after(self.limit_us, RANK_LIMIT, lambda: self._limit_reached(root))
+        self._after(HEARTBEAT_US, RANK_HEARTBEAT, self._heartbeat)
+        try:
+            root = self._start_scenario(scenario, arguments, None)
+        except FunctionFailed as error:
+            self._fail(function=None, error=str(error))
+            return ScenarioStatus.FINISHED_KO
+        while not root.ended:
+            due_us, _, _, action = heapq.heappop(self.timers)
+            self.agents.wait_until(due_us)
+            self.time_us = due_us
+            try:
+                action()
+            except CannotGoOn as error:
+                self._fail(function=None, error=str(error))
+                self._terminate(root)
+        for job in self.job_instances:
+            if job.status is JobStatus.RUNNING:
+                job.status = self.agents.poll(job.id)
+        return root.status
+
+    # Time
+
+    def _after(self, delay_us: int, rank: int, action: Callable[[], None]) -> None:
+        self.timer_count += 1
+        heapq.heappush(self.timers, (self.time_us + delay_us, rank, self.timer_count, action))
+
+    def _event(self, event: str, **details: Any) -> None:
+        self.observe({"t_s": self.agents.now_us() / SECOND_US, "event": event, **details})
+
+    def _fail(self, **details: Any) -> None:
+        self.failed.append(details)
+        self._event("failed", **details)
+
+    def _heartbeat(self) -> None:
+        self._event("heartbeat")
+        self._after(HEARTBEAT_US, RANK_HEARTBEAT, self._heartbeat)
+
+    def _limit_reached(self, root: ScenarioInstance) -> None:
+        raise CannotGoOn(
+            f"not finished after {self.limit_us / SECOND_US:g} s of virtual time: " + "; ".join(self._unfinished(root))
+        )
+
+    def _unfinished(self, run: ScenarioInstance) -> Iterator[str]:
+        """What still runs or waits, in words."""
+        for row in run.rows:
+            name = _name(row.function)
+            if row.status is FunctionStatus.SCHEDULED:
+                yield f"{name} waits for {', '.join(self._waits_for(run, row))}"
+            elif row.status is FunctionStatus.RUNNING:
+                yield f"{name} waits for its time"
+            if row.job is not None and row.job.stop_us is None:
+                yield f"job {row.job.job} on {row.job.entity} ({name}) is running"
+            if row.scenario is not None and not row.scenario.ended:
+                yield from (f"{row.scenario.name}: {text}" for text in self._unfinished(row.scenario))
+
+    def _waits_for(self, run: ScenarioInstance, row: FunctionInstance) -> Iterator[str]:
+        for kind, met in WAITS.items():
+            for waited in row.function.waits[kind]:
+                if not met(_rows(run, waited)):
+                    yield f"{kind} {waited}"
+
+    # Scenario instances
+
+    def _start_scenario(
+        self,
+        scenario: dict[str, Any],
+        arguments: dict[str, str],
+        parent: ScenarioInstance | None,
+        function_id: int | None = None,
+    ) -> ScenarioInstance:
+        number = len(self.scenario_instances) + 1
+        values = {**scenario.get("constants", {}), **arguments}
+        owner_id, ancestors = (parent.owner_id, parent.lineage) if parent else (number, ())
+        run = ScenarioInstance(number, owner_id, (*ancestors, scenario["name"]), values)
+        for entry in scenario["openbach_functions"]:
+            function = Function.from_stored(entry)
+            retries = {"fail": 0, "ignore": None, "retry": function.retry}[function.policy]
+            run.rows.append(FunctionInstance(function, _us(function.time_s, values), retries))
+        run.status = ScenarioStatus.RUNNING
+        self.scenario_instances.append(run)
+        started_by = {"parent_id": parent.id, "function": function_id} if parent else {}
+        self._event(
+            "scenario_started", scenario=run.name, scenario_instance_id=run.id, arguments=arguments, **started_by
+        )
+        self._after(0, RANK_PASS, lambda: self._look_at(run))
+        return run
+
+    def _look_at(self, run: ScenarioInstance) -> None:
+        """One pass over a scenario instance: what failed, what can start, whether it is over."""
+        if run.ended:
+            return
+        errors = [row for row in run.rows if row.status is FunctionStatus.ERROR and row.retries_left is not None]
+        failed_job = any(row.job and row.job.status is JobStatus.ERROR and not row.job.ignorable for row in run.rows)
+        if failed_job or any(not _can_retry(row) for row in errors):
+            self._terminate(run)
+            return
+        for row in errors:
+            self._retry(run, row)
+        for row in run.rows:
+            if row.status is FunctionStatus.SCHEDULED and not any(self._waits_for(run, row)):
+                if row.function.kind not in RUNNABLE:
+                    self._function_failed(run, row, "OpenBACH stores this kind of function, but cannot run it")
+                    self._terminate(run)
+                    return
+                self._start_function(run, row)
+        self._check_not_stuck(run)
+        if any(row.status in UNFINISHED for row in run.rows):
+            self._after(PASS_UNFINISHED_US, RANK_PASS, lambda: self._look_at(run))
+        elif any(_has_running(row) for row in run.rows):
+            self._after(PASS_FINISHED_US, RANK_PASS, lambda: self._look_at(run))
+        else:
+            self._end(run, ScenarioStatus.FINISHED_OK)
+
+    def _end(self, run: ScenarioInstance, status: ScenarioStatus) -> None:
+        run.status = status
+        self._event("scenario_ended", scenario=run.name, scenario_instance_id=run.id, status=status)
+
+    def _terminate(self, run: ScenarioInstance) -> None:
+        self._stop_all(run)
+        self._end(run, ScenarioStatus.FINISHED_KO)
+
+    def _stop_all(self, run: ScenarioInstance) -> None:
+        """Stop a scenario instance's jobs and functions, and those of its sub-scenarios."""
+        for row in run.rows:
+            if row.job is not None and row.job.stop_us is None:
+                self._stop_job(row.job)
+            if row.scenario is not None and not row.scenario.ended:
+                self._stop_all(row.scenario)
+                self._end(row.scenario, ScenarioStatus.STOPPED)
+            if row.status is FunctionStatus.RUNNING:
+                self._set_status(run, row, FunctionStatus.STOPPED)
+
+    def _check_not_stuck(self, run: ScenarioInstance) -> None:
+        """Raises CannotGoOn if a function can never start, whatever the others do."""
+        waiting = {row.function.id: row for row in run.rows if row.status is FunctionStatus.SCHEDULED}
+        for row in waiting.values():
+            for kind, never in NEVER.items():
+                for waited in row.function.waits[kind]:
+                    reason = never(_rows(run, waited))
+                    if reason:
+                        raise CannotGoOn(
+                            f"{_name(row.function)} of {run.name} never starts: it waits with {kind} for "
+                            f"function {waited}, {reason}. A controller would wait for ever"
+                        )
+        can_start: set[int] = set()
+        while more := {
+            number
+            for number, row in waiting.items()
+            if number not in can_start and not (_waited(row.function) & waiting.keys()) - can_start
+        }:
+            can_start |= more
+        circle = sorted(waiting.keys() - can_start)
+        if circle:
+            raise CannotGoOn(
+                f"of {run.name}, functions {', '.join(map(str, circle))} never start: they wait for themselves or in a "
+                "circle. A controller would wait for ever"
+            )
+
+    # Functions
+
+    def _start_function(self, run: ScenarioInstance, row: FunctionInstance) -> None:
+        self._set_status(run, row, FunctionStatus.RUNNING)
+        self._after(row.wait_us, RANK_ACTION, lambda: self._act(run, row))
+
+    def _act(self, run: ScenarioInstance, row: FunctionInstance) -> None:
+        """Carry a function out, once its wait.time is over."""
+        if row.status is not FunctionStatus.RUNNING:
+            return
+        try:
+            self._carry_out(run, row)
+        except (FunctionFailed, LaunchRefused, InputError) as error:
+            self._set_status(run, row, FunctionStatus.ERROR, error=str(error))
+            if row.retries_left is not None and not _can_retry(row):
+                self._function_failed(run, row, str(error))
+        else:
+            self._set_status(run, row, FunctionStatus.FINISHED)
+
+    def _retry(self, run: ScenarioInstance, row: FunctionInstance) -> None:
+        assert row.retries_left is not None
+        self._set_status(run, row, FunctionStatus.RETRIED)
+        again = FunctionInstance(row.function, _us(row.function.delay_s, run.values), row.retries_left - 1)
+        run.rows.append(again)
+        self._start_function(run, again)
+
+    def _function_failed(self, run: ScenarioInstance, row: FunctionInstance, error: str) -> None:
+        self._fail(function=row.function.id, scenario=run.name, error=f"{row.function.kind}: {error}")
+
+    def _set_status(self, run: ScenarioInstance, row: FunctionInstance, status: FunctionStatus, **details: Any) -> None:
+        row.status = status
+        self._event(
+            "function_started" if status is FunctionStatus.RUNNING else f"function_{status.lower()}",
+            scenario_instance_id=run.id,
+            function=row.function.id,
+            label=row.function.label,
+            **details,
+        )
+
+    def _carry_out(self, run: ScenarioInstance, row: FunctionInstance) -> None:
+        """Raises FunctionFailed, LaunchRefused, InputError; CannotGoOn for what only a platform has."""
+        body = row.function.body
+        match row.function.kind:
+            case "start_job_instance":
+                self._start_job(run, row)
+            case "stop_job_instances":
+                self._stop_jobs(run, body["openbach_function_ids"])
+            case "stop_job_instance":
+                self._stop_jobs(run, [body["openbach_function_id"]])
+            case "start_scenario_instance":
+                self._start_sub_scenario(run, row)
+            case "stop_scenario_instance":
+                self._stop_sub_scenario(run, body["openbach_function_id"])
+            case kind:
+                raise CannotGoOn(f"{_name(row.function)} of {run.name} is a {kind}: that needs a real platform")
+
+    def _start_job(self, run: ScenarioInstance, row: FunctionInstance) -> None:
+        body = dict(row.function.body)
+        for key in ("offset", "interval"):
+            value = body.pop(key, None)
+            if value is not None and (key == "interval" or _us(value, run.values)):
+                raise CannotGoOn(
+                    f"{_name(row.function)} of {run.name} has an {key} ({value}): on a controller such a scenario "
+                    "never ends; use wait.time"
+                )
+        entity = body.pop("entity_name")
+        ((name, arguments),) = body.items()
+        if name not in self.jobs:
+            raise FunctionFailed(f"no job {name}; there are {', '.join(sorted(self.jobs)) or 'none'}")
+        job = JobInstance(
+            id=next(self.job_ids),
+            job=name,
+            entity=entity,
+            argv=self.bind(self.jobs[name], arguments, run.values, lambda path: self._instance_id(run, path)),
+            scenario_id=run.id,
+            owner_id=run.owner_id,
+            ignorable=row.retries_left is None,
+        )
+        self.agents.start(job)
+        self.job_instances.append(job)
+        row.job = job
+        job.status = JobStatus.RUNNING
+        job.start_us = self.agents.now_us()
+        self._event("job_started", **_identity(job), function=row.function.id)
+        self._after(POLL_US, RANK_POLL, lambda: self._poll(job))
+
+    def _stop_jobs(self, run: ScenarioInstance, numbers: list[int]) -> None:
+        """Stop the jobs that these functions started: all that can be, even if others cannot."""
+        errors = []
+        for number in numbers:
+            job = self._latest(run, number).job
+            if job is None:
+                errors.append(f"function {number} has started no job that could be stopped")
+            else:
+                self._stop_job(job)
+        if errors:
+            raise FunctionFailed("; ".join(errors))
+
+    def _start_sub_scenario(self, run: ScenarioInstance, row: FunctionInstance) -> None:
+        name = row.function.body["scenario_name"]
+        if name not in self.sub_scenarios:
+            raise FunctionFailed(f"no scenario {name}; there are {', '.join(sorted(self.sub_scenarios)) or 'none'}")
+        if name in run.lineage:
+            raise FunctionFailed(f"scenario {name} would start itself: {' > '.join([*run.lineage, name])}")
+        arguments = {key: substitute(text, run.values) for key, text in row.function.body["arguments"].items()}
+        row.scenario = self._start_scenario(self.sub_scenarios[name], arguments, run, row.function.id)
+
+    def _stop_sub_scenario(self, run: ScenarioInstance, number: int) -> None:
+        scenario = self._latest(run, number).scenario
+        if scenario is None:
+            raise FunctionFailed(f"function {number} has started no scenario that could be stopped")
+        if not scenario.ended:
+            self._stop_all(scenario)
+            self._end(scenario, ScenarioStatus.STOPPED)
+
+    def _latest(self, run: ScenarioInstance, number: int) -> FunctionInstance:
+        rows = _rows(run, number)
+        if not rows:
+            raise FunctionFailed(f"no function has the id {number}")
+        return rows[-1]
+
+    def _instance_id(self, run: ScenarioInstance, path: list[int]) -> int:
+        """What function ids stand for as a job's argument: [3] for what function 3 started here, [2, 0] for what
+        function 0 started in the sub-scenario of function 2.
+        """
+        *outer, number = path
+        for step in outer:
+            scenario = self._latest(run, step).scenario
+            if scenario is None:
+                raise FunctionFailed(f"function {step} has not started a scenario yet: there is no instance id to give")
+            run = scenario
+        row = self._latest(run, number)
+        instance = row.job or row.scenario
+        if instance is None:
+            raise FunctionFailed(f"function {number} has not started anything yet: there is no instance id to give")
+        return instance.id
+
+    # Job instances
+
+    def _stop_job(self, job: JobInstance) -> None:
+        """Order the stop; the job counts as ended from now on."""
+        self.agents.stop(job.id)
+        job.stop_us = self.agents.now_us()
+        self._event("job_stop_ordered", **_identity(job))
+
+    def _poll(self, job: JobInstance) -> None:
+        job.status = self.agents.poll(job.id)
+        if job.status is JobStatus.RUNNING:
+            self._after(POLL_US, RANK_POLL, lambda: self._poll(job))
+            return
+        if job.stop_us is None:
+            job.stop_us = self.agents.now_us()
+        self._event("job_ended", **_identity(job), status=job.status)
+        if job.status is JobStatus.ERROR and not job.ignorable:
+            self._fail(**_identity(job), status=job.status)
+
+
+Rows = list[FunctionInstance]
+
+
+def _rows(run: ScenarioInstance, number: int) -> Rows:
+    """All executions of a function, the first one first."""
+    return [row for row in run.rows if row.function.id == number]
+
+
+def _name(function: Function) -> str:
+    return f"function {function.id}" + (f" ({function.label})" if function.label != str(function.id) else "")
+
+
+def _identity(job: JobInstance) -> dict[str, Any]:
+    return {"job": job.job, "entity": job.entity, "instance_id": job.id, "scenario_instance_id": job.scenario_id}
+
+
+def substitute(text: str, values: dict[str, str]) -> str:
+    """Put values in place of $placeholders. Raises FunctionFailed."""
+    try:
+        return Template(text).substitute(values)
+    except (KeyError, ValueError) as error:
+        raise FunctionFailed(f"{text!r}: no value for the placeholder {error}") from error
+
+
+def _us(seconds: float | str, values: dict[str, str]) -> int:
+    """A time of a scenario, which may be a placeholder, in microseconds. Raises FunctionFailed."""
+    text = substitute(seconds, values) if isinstance(seconds, str) else seconds
+    try:
+        return max(0, round(float(text) * SECOND_US))
+    except ValueError as error:
+        raise FunctionFailed(f"{text!r} is no number of seconds") from error
+
+
+def _waited(function: Function) -> set[int]:
+    return {number for numbers in function.waits.values() for number in numbers}
+
+
+def _can_retry(row: FunctionInstance) -> bool:
+    return row.retries_left is not None and row.retries_left > 0
+
+
+def _has_running(row: FunctionInstance) -> bool:
+    return (row.job is not None and row.job.stop_us is None) or (row.scenario is not None and not row.scenario.ended)
+
+
+# When a wait is met, given all executions of a function waited for.
+
+UNFINISHED = (FunctionStatus.SCHEDULED, FunctionStatus.RUNNING)
+
+
+def _is_running(rows: Rows) -> bool:
+    return all(row.status is not FunctionStatus.SCHEDULED for row in rows)
+
+
+def _is_ended(rows: Rows) -> bool:
+    return all(row.status not in UNFINISHED for row in rows)
+
+
+def _is_launched(rows: Rows) -> bool:
+    return all(row.status is FunctionStatus.FINISHED for row in rows)
+
+
+def _is_finished(rows: Rows) -> bool:
+    started = [row for row in rows if row.job is not None or row.scenario is not None]
+    return bool(started) and not any(_has_running(row) for row in started)
+
+
+# Why a wait can never be met any more, or "".
+
+
+def _never_launched(rows: Rows) -> str:
+    if any(row.status is FunctionStatus.RETRIED for row in rows):
+        return "which was retried (use ended_ids)"
+    if any(row.status is FunctionStatus.ERROR for row in rows):
+        return "which failed and is ignored (use ended_ids)"
+    return ""
+
+
+def _never_finished(rows: Rows) -> str:
+    if any(row.function.kind not in STARTING for row in rows):
+        return "which starts neither a job nor a scenario (use launched_ids)"
+    if rows[-1].status is FunctionStatus.ERROR:
+        return "which failed and is ignored (use ended_ids)"
+    return ""
+
+
+WAITS: dict[str, Callable[[Rows], bool]] = {
+    "launched_ids": _is_launched,
+    "finished_ids": _is_finished,
+    "running_ids": _is_running,
+    "ended_ids": _is_ended,
+}
+NEVER: dict[str, Callable[[Rows], str]] = {"launched_ids": _never_launched, "finished_ids": _never_finished}

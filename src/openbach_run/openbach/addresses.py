@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scenario's addresses, from the inventory it runs on.
+
+A scenario has its addresses as constants, with the values of its own inventory: a controller takes it as it is. The
+top-level key `x-inventory`, which a controller ignores, says what they are, so that it runs on other inventories, too:
+
+    "constants": {"server_ip": "192.168.20.2"},
+    "x-inventory": {
+        "file": "star.yml",
+        "constants": {"server_ip": "satvpn_server.enterprise_lan.address"}
+    }
+
+`file` is its own inventory, a path from the scenario's file; without it that is inventory.yml of the repository. A
+constant is ENTITY.NETWORK.WHAT, WHAT being address, ipv6 or interface (its name), or NETWORK.WHAT: address or ipv6, with
+mask, or mtu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from openbach_run.errors import InputError
+from openbach_run.topology.hosts import Inventory
+from openbach_run.openbach.lint import Finding
+from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.values import kind_of
+
+OURS = Path(__file__).resolve().parents[2] / "inventory.yml"
+KEYS = ("file", "constants")
+
+
+def inventory_file(scenario: Scenario, path: Path, given: Path | None) -> Path:
+    """The inventory of a scenario in the file `path`: what was given, else what it names, else ours. Raises InputError."""
+    file = _settings(scenario).get("file")
+    if file is not None and (not isinstance(file, str) or not file):
+        raise InputError(f"{path}: x-inventory.file: should be the path of an inventory, from this file")
+    return given or (OURS if file is None else path.parent / file)
+
+
+def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
+    """The scenario with the addresses of an inventory. Raises InputError for what the inventory does not have."""
+    found = {}
+    for name, reference in _references(scenario).items():
+        try:
+            if name not in scenario.constants:
+                raise InputError(f"the scenario has no such constant; it has {_listed(scenario.constants)}")
+            found[name] = value_of(reference, inventory)
+        except InputError as error:
+            raise InputError(f"{scenario.name}: x-inventory.constants.{name}: {error}") from None
+    return replace(scenario, constants={**scenario.constants, **found})
+
+
+def unknown_entities(scenario: Scenario, inventory: Inventory) -> Iterator[Finding]:
+    """Functions on hosts that the inventory does not have."""
+    for index, function in enumerate(scenario.functions):
+        kind = kind_of(function)
+        entity = function[kind].get("entity_name")
+        if entity is not None and inventory.host(entity) is None:
+            known = _listed(host.entity for host in inventory.hosts)
+            place = f"openbach_functions.{index}.{kind}.entity_name"
+            yield Finding(place, f"the inventory has no entity {entity}; it has {known}")
+
+
+def _settings(scenario: Scenario) -> Mapping[str, Any]:
+    settings = scenario.source.get("x-inventory", {})
+    if not isinstance(settings, dict) or settings.keys() - set(KEYS):
+        raise InputError(f"{scenario.name}: x-inventory should be an object with the keys {' and '.join(KEYS)}")
+    return settings
+
+
+def _references(scenario: Scenario) -> Mapping[str, str]:
+    given = _settings(scenario).get("constants", {})
+    if not isinstance(given, dict) or not all(isinstance(reference, str) for reference in given.values()):
+        raise InputError(
+            f"{scenario.name}: x-inventory.constants should be an object of texts by constant, like"
+            " satvpn_server.enterprise_lan.address"
+        )
+    return scenario.addresses
+
+
+def value_of(reference: str, inventory: Inventory) -> str:
+    """What ENTITY.NETWORK.WHAT or NETWORK.WHAT is in an inventory. Raises InputError."""
+    place, _, what = reference.rpartition(".")
+    entity, _, name = place.rpartition(".")
+    if name not in inventory.networks:
+        raise InputError(f"{reference!r}: the inventory has no network {name!r}; it has {_listed(inventory.networks)}")
+    values: dict[str, str | int | None]
+    if entity:
+        host = inventory.host(entity)
+        if host is None:
+            known = _listed(host.entity for host in inventory.hosts)
+            raise InputError(f"{reference!r}: the inventory has no entity {entity}; it has {known}")
+        port = next((port for port in host.interfaces if port.network == name), None)
+        if port is None:
+            known = _listed(port.network for port in host.interfaces)
+            raise InputError(f"{reference!r}: {entity} has no interface in {name}; it has some in {known}")
+        values = {"address": port.address, "ipv6": port.ipv6, "interface": port.name}
+    else:
+        network = inventory.networks[name]
+        values = {"address": network.address, "ipv6": network.ipv6, "mtu": network.mtu}
+    if what not in values:
+        raise InputError(f"{reference!r}: {what!r} is none of {_listed(values)}")
+    if values[what] is None:
+        raise InputError(f"{reference!r}: {name} has no IPv6 addresses in the inventory")
+    return str(values[what])
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The arguments of a job in a scenario's function, read as the backend reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from openbach_run.openbach.job import Argument, Command, INSTANCE_TYPES, Job, WrongType
+from openbach_run.openbach.refusals import BadPlaceholder, Crash, Refusal, as_list, near
+from openbach_run.openbach.stored import to_stored, type_name
+
+
+def read_job_arguments(name: str, given: dict[str, Any], jobs: Mapping[str, Job], at: str) -> dict[str, Any]:
+    if name not in jobs:
+        advice = f"{near(name, jobs)} more jobs can be given with --jobs".lstrip()
+        raise Refusal(f"No such job in the controller database: {name}", at, advice)
+    stored: dict[str, Any] = {}
+    _check_required(jobs[name].arguments, given, at)
+    _fill(stored, jobs[name], (), jobs[name].arguments, given, at)
+    return stored
+
+
+def _check_required(command: Command, given: Any, at: str) -> None:
+    if given is None:
+        raise Crash("ValueError", "Cannot use None as a query value")
+    names = list(_values(given))
+    for argument in command.required:
+        if argument.name not in names:
+            raise Refusal("Missing required argument", f"{at}.{argument.name}", argument.description)
+    for group in command.groups:
+        chosen = [name for name in group.choices if name in names]
+        advice = f"one of {', '.join(group.choices)}"
+        if len(chosen) > 1:
+            raise Refusal("Several subcommands provided for the group", f"{at}.{group.name}", advice)
+        if chosen:
+            _check_required(group.choices[chosen[0]], given[chosen[0]] if isinstance(given, dict) else {}, at)
+        elif not group.optional:
+            raise Refusal("Missing subcommand for required group", f"{at}.{group.name}", advice)
+
+
+def _fill(stored: dict[str, Any], job: Job, path: tuple[str, ...], command: Command, given: Any, at: str) -> None:
+    """Put job arguments in their places. The backend names the place of an error without the subcommands."""
+    if not isinstance(given, dict):
+        raise Crash("AttributeError", f"'{type_name(given)}' object has no attribute 'items'", f"{at}.{'.'.join(path)}")
+    here = stored
+    for name in path:
+        here = here.setdefault(name, {})
+    for name, value in given.items():
+        if name in job.subcommands:
+            _fill(stored, job, *job.subcommands[name], value, at)
+        elif name in command.arguments:
+            if occurrences := _occurrences(command.arguments[name], value, f"{at}.{name}"):
+                here[name] = occurrences
+        else:
+            known = ", ".join([*command.arguments, *command.subcommands]) or "nothing"
+            under = f"{path[-1]} of {job.name}" if path else job.name
+            text = "The configured job does not accept the given argument"
+            raise Refusal(text, f"{at}.{name}", f"{under} takes {known}")
+
+
+def _occurrences(argument: Argument, given: Any, place: str) -> list[list[Any]]:
+    """`v`, `[v, …]` or `[[v, …], …]` as a list of occurrences, each a list of values."""
+    nested = given if isinstance(given, list) else [[given]]
+    if not nested:
+        raise Crash("IndexError", "list index out of range", f"{place}: give a value, or leave the argument out")
+    occurrences: list[list[Any]] = []
+    for index, values in enumerate(nested if isinstance(nested[0], list) else [nested]):
+        for value in _values(values):
+            if value is None:
+                raise Refusal("An array of value contains gaps for the given argument", place)
+            if argument.is_switch and not value:
+                continue
+            if index > len(occurrences):
+                raise Crash("IndexError", "list index out of range", f"{place}: an empty list before this value")
+            occurrences += [[]] * (index == len(occurrences))
+            occurrences[index].append(True if argument.is_switch else _value(argument, value, place))
+    return occurrences
+
+
+def _values(values: Any) -> Iterator[Any]:
+    try:
+        return iter(values)
+    except TypeError as error:
+        raise Crash("TypeError", str(error)) from None
+
+
+def _value(argument: Argument, value: Any, place: str) -> Any:
+    try:
+        return to_stored(value, argument.type)
+    except (WrongType, BadPlaceholder) as error:
+        raise Refusal(as_list(error), place, offending_value=value, expected_type=argument.type) from None
+    except (TypeError, AttributeError, ValueError, OverflowError) as error:
+        advice = f"{place}: a path of function ids is written [[[3]]]" if argument.type in INSTANCE_TYPES else place
+        raise Crash(type(error).__name__, str(error), advice) from None

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Job packages on disk: folders in the form that OpenBACH installs, or a file with the argument trees of many jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openbach_run.errors import InputError
+from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Job
+from openbach_run.openbach.scenario import read_json
+from openbach_run.openbach.limits import check_declaration
+from openbach_run.yaml_files import read_yaml
+
+TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A job and, if it can be run here, the folder with its files."""
+
+    job: Job
+    files: Path | None
+
+
+def load_packages(paths: Sequence[Path]) -> dict[str, Package]:
+    """Jobs by name from the paths given, the first one of a name wins. Raises InputError.
+
+    A path is a job's folder, a folder with jobs anywhere below it (a checkout), or a JSON file {name: {arguments, …}}.
+    """
+    packages: dict[str, Package] = {}
+    for path in paths:
+        for package in _load(path):
+            packages.setdefault(package.job.name, package)
+    return packages
+
+
+def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:
+    """Which packages a platform takes, "2.7" (and later) or "2.6" (and before), by its answer to GET job/. None if it has
+    no job that shows it. What it says at version/ is no help: OpenBACH 2.7.0 says 2.6.0 there."""
+    for job in described:
+        for platform in job.get("platform_configuration") or []:
+            if "ansible_distribution_release" in platform:
+                return "2.7"
+            if "ansible_distribution_version" in platform:
+                return "2.6"
+    return None
+
+
+def _load(path: Path) -> Iterator[Package]:
+    if path.is_file():
+        yield from _from_schemas(path)
+        return
+    if not path.is_dir():
+        raise InputError(f"{path}: no job folder, folder of jobs or JSON file with jobs is there")
+    found = [file for file in sorted(path.resolve().glob("**/files/*.yml")) if file.stem == file.parent.parent.name]
+    if not found:
+        raise InputError(f"{path}: no job in it; a job is a folder <job> with <job>/files/<job>.yml")
+    for file in found:
+        yield Package(_from_yaml(file), file.parent)
+
+
+def _from_schemas(path: Path) -> Iterator[Package]:
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: should be a JSON object of jobs by name")
+    for name, entry in data.items():
+        yield Package(_job(path, name, entry, {}), None)
+
+
+def _from_yaml(file: Path) -> Job:
+    data = read_yaml(file)
+    general = _mapping(file, "general", _mapping(file, "the whole", data).get("general"))
+    entry = {"version": general.get("job_version", ""), "arguments": data.get("arguments")}
+    return _job(file, str(general.get("name") or file.stem), entry, _platform(file, data))
+
+
+def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
+    """Commands of the platform: a mapping since OpenBACH 2.7, a list of platforms before."""
+    block = data.get("platform_configuration")
+    if isinstance(block, list) and block:
+        block = block[0]
+    platform = _mapping(file, "platform_configuration", block)
+    if not platform.get("command"):
+        raise InputError(f"{file}: platform_configuration.command is missing: what an agent runs to start the job")
+    return platform
+
+
+def _job(file: Path, name: str, entry: Any, platform: dict[str, Any]) -> Job:
+    tree = _mapping(file, name, entry).get("arguments") or {}
+    _check_tree(file, "arguments" if platform else f"{name}.arguments", tree)
+    command, command_stop = (str(platform.get(key) or "") for key in ("command", "command_stop"))
+    return Job(name, str(entry.get("version", "")), tree, command, command_stop)
+
+
+def _check_tree(file: Path, at: str, tree: Any) -> None:
+    """Raises InputError, with its key, for an argument that is not as OpenBACH describes them."""
+    _mapping(file, at, tree)
+    for kind in ("required", "optional"):
+        for place, argument in _entries(file, f"{at}.{kind}", tree.get(kind)):
+            if not argument.get("name"):
+                raise InputError(f"{file}: {place}.name is missing")
+            if str(argument.get("type")) not in TYPES:
+                raise InputError(f"{file}: {place}.type ({argument['name']}) should be one of {', '.join(TYPES)}")
+            if not re.fullmatch(r"[+*]|\d+(-\d+)?", str(argument.get("count", 1))):
+                raise InputError(f"{file}: {place}.count ({argument['name']}) should be like 1, 2-4, + or *")
+            if kind == "optional" and not argument.get("flag"):
+                raise InputError(f"{file}: {place}.flag ({argument['name']}) is missing: what stands before its value")
+            if "limits" in argument:
+                check_declaration(f"{file}: {place}.limits", _mapping(file, f"{place}.limits", argument["limits"]))
+    for place, group in _entries(file, f"{at}.subcommand", tree.get("subcommand")):
+        if not group.get("group_name") or not group.get("choices"):
+            raise InputError(f"{file}: {place} should have a group_name, and choices to choose from")
+        for choice_place, choice in _entries(file, f"{place}.choices", group["choices"]):
+            if not choice.get("name"):
+                raise InputError(f"{file}: {choice_place}.name is missing")
+            _check_tree(file, choice_place, choice)
+
+
+def _entries(file: Path, at: str, entries: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not isinstance(entries or [], list):
+        raise InputError(f"{file}: {at} should be a list")
+    for index, entry in enumerate(entries or []):
+        yield f"{at}.{index}", _mapping(file, f"{at}.{index}", entry)
+
+
+def _mapping(file: Path, at: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{file}: {at} {'is missing' if value is None else 'should be a mapping of keys to values'}")
+    return value

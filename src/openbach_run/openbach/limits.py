@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values that a job would refuse, found before anything starts.
+
+A job declares in its YAML what an argument takes beyond OpenBACH's type, under the key `limits` (OpenBACH ignores it):
+
+    minimum, maximum    bounds, both included; of a str argument as numbers with a decimal suffix (`64k`, `1G`)
+    unit                of the number, for people; numbers of `bytes` are whole
+    pattern             regular expression that the whole text has to match
+    also                values beside these, e.g. [none]
+
+`choices` is OpenBACH's own key; its backend stores them and never checks them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from string import Template
+from typing import Any
+
+from openbach_run.errors import InputError
+from openbach_run.openbach.job import Argument, INSTANCE_TYPES, Job, convert
+from openbach_run.openbach.scenario import SAME, Scenario
+from openbach_run.openbach.values import job_values, jobs_started, placeholders, sole_placeholder
+
+MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+KEYS = ("minimum", "maximum", "unit", "pattern", "also")
+WEEK_S = 7 * 24 * 3600
+TIMES = [
+    Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
+    for name in ("wait.time", "on_fail.delay", "start_job_instance.offset", "start_job_instance.interval")
+]
+"""The times of a function, as if they were arguments of a job."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A value in a scenario and what it is given to; `template` has placeholders of the scenario that is started."""
+
+    place: str
+    """JSON path; through sub-scenarios, `function > path in the sub-scenario`."""
+    argument: Argument
+    template: str
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A value that will be refused, and what would be right."""
+
+    use: Use
+    value: str
+    right: str
+
+    @property
+    def name(self) -> str | None:
+        """The scenario's argument (or constant) that has this value, if it is given alone."""
+        return sole_placeholder(self.use.template)
+
+    def __str__(self) -> str:
+        if self.name is not None:
+            return f"{self.name}={self.value}: {self.right}"
+        here = "" if self.use.template == self.value else f" is {self.value!r} here"
+        return f"{self.use.place}: {self.use.template!r}{here}: {self.right}"
+
+
+def check(
+    scenario: Scenario,
+    values: Mapping[str, str],
+    jobs: Mapping[str, Job],
+    sub_scenarios: Mapping[str, Scenario] | None = None,
+) -> list[Wrong]:
+    """What a start of the scenario with these values of its arguments would be refused for by its jobs, in the scenario's
+    order. What needs an argument that has no value here, and what is not of its type (model.check_values), is left out."""
+    subs = sub_scenarios or {}
+    constants = {name: value for one in (*subs.values(), scenario) for name, value in one.constants.items()}
+    return wrong_values(uses(scenario, jobs, subs), {**constants, **values})
+
+
+def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
+    """The same, of uses that were found once for many starts."""
+    found = []
+    for use in uses:
+        try:
+            value = Template(use.template).substitute(values)
+            convert(value, use.argument.type)
+        except (KeyError, ValueError, TypeError, OverflowError):
+            continue
+        if right := refusal(use.argument, value, sole_placeholder(use.template) or use.argument.name):
+            found.append(Wrong(use, value, right))
+    return found
+
+
+def refusal(argument: Argument, value: str, called: str) -> str:
+    """What would be right in place of a value, without placeholders, that the job refuses, of an argument that the user
+    knows by the name `called`; "" for one that it takes."""
+    limits = argument.limits
+    if argument.choices and value not in argument.choices:
+        near = get_close_matches(value, argument.choices, 1)
+        return f"{f'did you mean {near[0]}? ' if near else ''}{called} is one of {', '.join(argument.choices)}"
+    if not limits or value in map(str, limits.get("also", ())):
+        return ""
+    if "pattern" in limits:
+        return "" if re.fullmatch(limits["pattern"], value) else f"{called} is {_in_words(argument)}"
+    number = _number(value)
+    also = [_number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
+    fits = (
+        number is not None
+        and bound(limits.get("minimum", -math.inf)) <= number <= bound(limits.get("maximum", math.inf))
+        and (limits.get("unit") != "bytes" or number == int(number))
+        and (argument.type == "str" or value[-1:] not in MULTIPLIERS)
+    )
+    return "" if fits or number in also else f"{called} is {_in_words(argument)}"
+
+
+def bound(text: Any) -> float:
+    """A bound of `limits`. Raises ValueError for what is no number."""
+    number = text if isinstance(text, float) else _number(str(text))
+    if number is None:
+        raise ValueError(f"{text!r} is not a number, or one with k, M or G behind it")
+    return number
+
+
+def _number(text: str) -> float | None:
+    """`30M` is 30 000 000; None for what is not a finite number."""
+    number, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
+    try:
+        value = float(number) * factor
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _in_words(argument: Argument) -> str:
+    limits = argument.limits
+    if "pattern" in limits:
+        return " or ".join([*map(str, limits.get("also", ())), f"a text like {limits['pattern']}"])
+    unit = f" {limits['unit']}" if "unit" in limits else ""
+    match limits.get("minimum"), limits.get("maximum"):
+        case least, None:
+            text = f"at least {least}{unit}"
+        case None, most:
+            text = f"at most {most}{unit}"
+        case least, most:
+            text = f"from {least} to {most}{unit}"
+    suffixes = ", with k, M or G for thousands, millions, billions" if argument.type == "str" else ""
+    return ", or ".join([*map(str, limits.get("also", ())), text + suffixes])
+
+
+# Where a scenario gives values to what has limits
+
+
+def uses(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]) -> list[Use]:
+    """Every value that is given to an argument with choices or limits, once for each argument; sub-scenarios included,
+    whose constants stand in the templates by their names."""
+    trees = {name: job.arguments for name, job in jobs.items()}
+    found: dict[tuple[int, str], Use] = {}
+    subs = {name: sub.spelled_out for name, sub in sub_scenarios.items()}
+    for use in _uses(scenario.spelled_out, trees, subs, None, "", (scenario.name,)):
+        found.setdefault((id(use.argument), use.template), use)
+    return list(found.values())
+
+
+def _uses(
+    scenario: Scenario,
+    trees: Mapping[str, Any],
+    subs: Mapping[str, Scenario],
+    given: Mapping[str, str] | None,
+    at: str,
+    path: tuple[str, ...],
+) -> Iterator[Use]:
+    """`given` are the templates that a parent gives to this sub-scenario's arguments."""
+    for index, function in enumerate(scenario.functions):
+        here = f"{at}openbach_functions.{index}"
+        for place, argument, value in (*_times(function), *_job_values(function, trees)):
+            template = str(value) if given is None else _composed(str(value), given)
+            if template is not None:
+                yield Use(f"{here}.{place}", argument, template)
+        start = function.get("start_scenario_instance", {})
+        sub = subs.get(str(start.get("scenario_name", "")))
+        if sub is not None and sub.name not in path and isinstance(start["arguments"], dict):
+            texts = {name: str(text) for name, text in start["arguments"].items()}
+            if given is not None:
+                composed = {name: _composed(text, given) for name, text in texts.items()}
+                texts = {name: text for name, text in composed.items() if text is not None}
+            constants = {name: f"${name}" for name in sub.constants}
+            yield from _uses(sub, trees, subs, constants | texts, f"{here} > ", (*path, sub.name))
+
+
+def _times(function: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any]]:
+    for argument in TIMES:
+        part, name = argument.name.split(".")
+        if (value := function.get(part, {}).get(name)) is not None:
+            yield argument.name, argument, value
+
+
+def _job_values(function: Mapping[str, Any], trees: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any]]:
+    for job, arguments in jobs_started(function):
+        for argument, value in job_values(trees[job], arguments):
+            if (argument.choices or argument.limits) and argument.type not in INSTANCE_TYPES:
+                yield f"start_job_instance.{job}.{argument.name}", argument, value
+
+
+def _composed(template: str, given: Mapping[str, str]) -> str | None:
+    """The template with templates in place of its placeholders; None if one of them has none."""
+    try:
+        if any(name not in given for name in placeholders(template)):
+            return None
+    except ValueError:
+        return None
+    return Template.pattern.sub(
+        lambda match: given[match["named"] or match["braced"]] if match["escaped"] is None else "$$", template
+    )
+
+
+def argument_choices(
+    scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Values that an argument or constant, those of sub-scenarios included, may have where it is given alone to a job's
+    argument with choices; `same` too where it may follow another one."""
+    subs = sub_scenarios or {}
+    followers = [name for one in (scenario, *subs.values()) for name, value in one.defaults.items() if value == SAME]
+    found: dict[str, tuple[str, ...]] = {}
+    for use in uses(scenario, jobs, subs):
+        if use.argument.choices and (name := sole_placeholder(use.template)) is not None:
+            found[name] = tuple(one for one in found.get(name, use.argument.choices) if one in use.argument.choices)
+    return {name: (SAME, *choices) if name in followers else choices for name, choices in found.items()}
+
+
+# What a job declares
+
+
+def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
+    """Raises InputError, with its place, for a `limits` that says nothing clear."""
+    if unknown := limits.keys() - set(KEYS):
+        raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
+    if not {"minimum", "maximum", "pattern"} & limits.keys() or not isinstance(limits.get("also", []), list):
+        raise InputError(f"{at} should have a minimum, a maximum or a pattern; also is a list")
+    try:
+        re.compile(str(limits.get("pattern", "")))
+        bounds = [bound(limits[key]) for key in ("minimum", "maximum") if key in limits]
+    except (ValueError, re.error) as error:
+        raise InputError(f"{at}: {error}") from None
+    if bounds != sorted(bounds):
+        raise InputError(f"{at}: the minimum is above the maximum")

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run package`: what an OpenBACH administrator imports, made from this checkout's jobs, scenarios and inventory.
+
+    DIR/
+        README.md                   what to do with it, command by command
+        project.json                the project: entities, networks, scenarios
+        scenarios/<name>.json       each scenario, to import by itself
+        jobs-2.7/<job>.tar.gz       the jobs for OpenBACH 2.7 and later
+        jobs-2.6/<job>.tar.gz       the same for 2.6 and before
+
+The same checkout gives the same files, byte for byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import shutil
+import sys
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from openbach_run.openbach.addresses import OURS, with_addresses
+from openbach_run.errors import InputError
+from openbach_run.topology.hosts import Host, Inventory
+from openbach_run.topology.inventory import agent_addresses, load_inventory
+from openbach_run.openbach.job_folders import Package, load_packages
+from openbach_run.openbach.scenario import Scenario, read_scenario
+from openbach_run.openbach.values import jobs_started
+from openbach_run.openbach.limits import argument_choices
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PROJECT = "satvpn"
+PROJECT_DESCRIPTION = (
+    "VPNs and performance enhancing proxies over GEO and LEO satellite links: transfer times by VPN, position of the "
+    "proxy, congestion control and loss. Seven hosts in a row: pc, box, st, sat, gw, pop, server"
+)
+ROLES = {
+    "pc": "The user's computer: it downloads, and its clock times the transfer",
+    "box": "The client's box between the user's network and the terminal: client end of the VPN",
+    "st": "The satellite terminal: user side of the satellite link, place of a proxy",
+    "sat": "The satellite: bottleneck, buffer, delay and loss of both directions",
+    "gw": "The gateway: ground side of the satellite link, place of a proxy",
+    "pop": "The operator's point of presence: server end of the VPN",
+    "server": "The enterprise's server: it sends the file",
+}
+UBUNTU_VERSIONS = {"jammy": "22.04", "noble": "24.04"}
+"""OpenBACH 2.6 knows a platform by its whole version. That of Debian changes with each point release, and 2.6's own jobs
+do not run on Debian: the packages for it name Ubuntu only."""
+
+DESCRIPTION = """\
+Makes a folder with what an OpenBACH administrator imports: the project with its entities
+and scenarios, and the jobs as packages for OpenBACH 2.7 and for 2.6 and before. Its
+README.md says what to do with each, with the names and addresses of inventory.yml.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "openbach-run package", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument(
+        "-o", "--output", type=Path, default=Path("openbach-package"), metavar="DIR",
+        help="where to write; what is there of an earlier time is replaced (default openbach-package)",
+    )  # fmt: skip
+    made.add_argument("--project", default=PROJECT, metavar="NAME", help=f"name of the project (default {PROJECT})")
+    made.add_argument(
+        "--inventory", type=Path, default=OURS, metavar="FILE",
+        help="the platform's hosts and networks; the scenarios get its addresses (default inventory.yml)",
+    )  # fmt: skip
+    return made
+
+
+def main(argv: list[str]) -> int:
+    arguments = parser().parse_args(argv)
+    check_project_name(arguments.project)
+    packages = load_packages([REPOSITORY / "jobs"])
+    inventory = load_inventory(arguments.inventory)
+    scenarios = [with_addresses(one, inventory) for one in load_scenarios(REPOSITORY / "scenarios", packages)]
+    output: Path = arguments.output
+    begin(output)
+    write_json(output / "project.json", project(arguments.project, inventory, scenarios))
+    for scenario in scenarios:
+        write_json(output / f"scenarios/{scenario.name}.json", scenario.as_stored())
+    for name, package in packages.items():
+        assert package.files is not None
+        (output / f"jobs-2.7/{name}.tar.gz").write_bytes(pack(package.files.parent, {}))
+        old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
+        (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package.files.parent, old))
+    addresses = agent_addresses(arguments.inventory)
+    (output / "README.md").write_text(instructions(arguments.project, inventory, scenarios, addresses, packages))
+    print(f"{output}: {len(packages)} jobs, {len(scenarios)} scenarios, {len(inventory.hosts)} entities")
+    print(f"what to do with them is in {output / 'README.md'}", file=sys.stderr)
+    return 0
+
+
+def check_project_name(name: str) -> None:
+    """Raises InputError for a name that the backend refuses."""
+    if not name or name.isdigit() or "/" in name or len(name) > 500:
+        raise InputError(f"--project {name!r}: a name that is neither a number nor has a '/'")
+
+
+def begin(output: Path) -> None:
+    """Makes the folders anew. Raises InputError for a folder that holds anything else."""
+    parts = ("scenarios", "jobs-2.7", "jobs-2.6", "project.json", "README.md")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        if strange := sorted(file.name for file in output.iterdir() if file.name not in parts):
+            raise InputError(f"{output}: holds {strange[0]}, which is not of a package; -o names another folder")
+        for name in parts[:3]:
+            shutil.rmtree(output / name, ignore_errors=True)
+            (output / name).mkdir()
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}; -o names another folder") from error
+
+
+def write_json(file: Path, content: Any) -> None:
+    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+# Scenarios and project
+
+
+def load_scenarios(folder: Path, packages: Mapping[str, Package]) -> list[Scenario]:
+    """The scenarios of a folder, those that others start first."""
+    jobs = {name: package.job for name, package in packages.items()}
+    found = [read_scenario(file, jobs) for file in sorted(folder.glob("*.json"))]
+    return sorted(found, key=lambda scenario: any("start_scenario_instance" in one for one in scenario.functions))
+
+
+def project(name: str, inventory: Inventory, scenarios: Iterable[Scenario]) -> dict[str, Any]:
+    """A project in the form that the backend exports and imports. Agents are attached by hand: an import ignores them."""
+    return {
+        "name": name,
+        "description": PROJECT_DESCRIPTION,
+        "owners": [],
+        "entity": [entity(host, inventory) for host in inventory.hosts],
+        "scenario": [scenario.as_stored() for scenario in scenarios],
+        "network": [{"name": network, "address": inventory.networks[network].address} for network in used_networks(inventory)],
+        "hidden_network": [],
+        "reserved_agents": [],
+    }
+
+
+def entity(host: Host, inventory: Inventory) -> dict[str, Any]:
+    return {
+        "name": host.entity,
+        "description": ROLES.get(host.role, f"Host {host.role} of the testbed"),
+        "agent": None,
+        "networks": [
+            {
+                "name": port.network,
+                "address": inventory.networks[port.network].address,
+                "interface": port.name,
+                "ip": port.address,
+            }
+            for port in host.interfaces
+        ],
+    }
+
+
+def used_networks(inventory: Inventory) -> list[str]:
+    return [network for network, _ in inventory.attached()]
+
+
+def jobs_by_entity(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
+    """What has to be installed where."""
+    found: dict[str, set[str]] = {}
+    for scenario in scenarios:
+        for function in scenario.functions:
+            for job, _ in jobs_started(function):
+                found.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
+    return {name: sorted(jobs) for name, jobs in found.items()}
+
+
+# Jobs
+
+
+def pack(folder: Path, changed: Mapping[str, str]) -> bytes:
+    """A job's folder as a .tar.gz with `files/` at its root, links followed; `changed` replaces texts by path."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
+        for file in sorted(walk(folder)):
+            name = file.relative_to(folder).as_posix()
+            content = changed[name].encode() if name in changed else file.read_bytes()
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            member.mode = 0o755 if file.stat().st_mode & 0o100 else 0o644
+            tar.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def walk(folder: Path) -> Iterable[Path]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from walk(entry)
+        else:
+            yield entry
+
+
+def for_2_6(file: Path) -> str:
+    """A job's description with its platforms as a list, as OpenBACH had it before 2.7. Raises InputError."""
+    description = yaml.safe_load(file.read_text())
+    block = description["platform_configuration"]
+    if isinstance(block, list):
+        return file.read_text()
+    common = {key: value for key, value in block.items() if key != "supported_platforms"}
+    platforms = [{**common, **platform} for platform in block["supported_platforms"]]
+    description["platform_configuration"] = [
+        {
+            "ansible_system": platform["ansible_system"],
+            "ansible_distribution": "Ubuntu",
+            "ansible_distribution_version": UBUNTU_VERSIONS[platform["ansible_distribution_release"]],
+            "command": platform["command"],
+            "command_stop": platform.get("command_stop"),
+        }
+        for platform in platforms
+        if platform["ansible_distribution"] == "Ubuntu"
+    ]
+    if not description["platform_configuration"]:
+        raise InputError(f"{file}: supported_platforms names no Ubuntu: OpenBACH 2.6 could not install the job")
+    return yaml.safe_dump(description, sort_keys=False, allow_unicode=True, explicit_start=True, width=120)
+
+
+# Instructions
+
+
+INSTRUCTIONS = """\
+# Installing the testbed on an OpenBACH platform
+
+The commands are scripts of OpenBACH's auditorium; run them in a directory with a file `controller`, as they all do:
+`{{"controller": "ADDRESS", "login": "…", "password": "…"}}`.
+
+## 1. Jobs
+
+OpenBACH 2.7 and later take the packages in `jobs-2.7/`, earlier versions those in `jobs-2.6/`; each answers HTTP 500 to the
+other's. Do not go by the version that the platform shows: 2.7.0 says 2.6.0. Look at a job that it has:
+
+```sh
+python3 get_job_infos.py fping | grep ansible_distribution_
+```
+
+`ansible_distribution_release` means `jobs-2.7/`, `ansible_distribution_version` means `jobs-2.6/`. Once the project is there,
+`openbach-run --engine controller` finds out by itself and names the files that are missing.
+
+Installing a job adds the Debian packages that it uses and its own files; uninstalling it removes its own files only.
+
+```sh
+{add_jobs}
+```
+
+Agents are those of `inventory.yml`; on each the jobs that its entity needs. One command after the other: each waits for its
+playbooks, and many at once overload a small controller.
+
+```sh
+{install_jobs}
+```
+
+## 2. Project
+
+```sh
+python3 add_project.py project.json
+```
+
+(OpenBACH's web UI has an Import Project that does not work in 2.7; importing a file of `scenarios/` there does.)
+Then attach the agents, in the web UI or with:
+
+```sh
+{attach}
+```
+
+Interfaces must be called as `inventory.yml` calls them. An entity's name may be in one project only: with the same name in two
+projects OpenBACH starts neither.
+
+## 3. Run
+
+{scenarios}
+
+From the web UI: open the project, choose the scenario, give its arguments, start. It asks for every argument and shows neither
+defaults nor choices; these are they:
+
+{arguments}
+
+Everything else is a constant of the scenario, with the value that is in its file. From a terminal, with defaults, sweeps
+and the table at the end, constants included (`buffer_bdp=4`; such a scenario is uploaded under a name of its own):
+
+```sh
+openbach-run --engine controller --controller ADDRESS --project {project} geo_loss
+```
+
+## 4. When something goes wrong
+
+OpenBACH can lose a stop that reaches a job while it is being started. The job stays and its port stays taken, so that later
+runs fail. This ends all jobs of the testbed on its hosts:
+
+```sh
+{stop_all}
+```
+
+A job's log is in `/var/log/openbach/JOB_*.log` on its agent, and in the collector's Elasticsearch (in Kibana:
+`scenario_instance_id: N`).
+"""
+
+
+def argument_table(scenarios: Sequence[Scenario], packages: Mapping[str, Package]) -> str:
+    """The arguments of all scenarios, with a value to type and what else there is."""
+    jobs = {name: package.job for name, package in packages.items()}
+    subs = {scenario.name: scenario for scenario in scenarios}
+    rows: dict[str, tuple[str, str, str]] = {}
+    for scenario in scenarios:
+        choices = argument_choices(scenario, jobs, subs)
+        swept, defaults = scenario.sweep.get("values", {}), scenario.sweep.get("defaults", {})
+        for name, text in scenario.arguments.items():
+            value = str(defaults.get(name, swept.get(name, [""])[0]))
+            rows.setdefault(name, (value, " ".join(f"`{choice}`" for choice in choices.get(name, ())), text))
+    lines = [f"| `{name}` | `{value}` | {listed} | {text} |" for name, (value, listed, text) in rows.items()]
+    return "\n".join(["| argument | value, if you have no other | values | meaning |", "|---|---|---|---|", *lines])
+
+
+def instructions(
+    name: str,
+    inventory: Inventory,
+    scenarios: Sequence[Scenario],
+    addresses: Mapping[str, str],
+    packages: Mapping[str, Package],
+) -> str:
+    needed = jobs_by_entity(scenarios)
+    jobs = sorted({job for listed in needed.values() for job in listed})
+    address = {host.entity: addresses.get(host.entity, "ADDRESS") for host in inventory.hosts}
+    return INSTRUCTIONS.format(
+        project=name,
+        add_jobs="\n".join(f"python3 add_job.py {job} -t jobs-2.7/{job}.tar.gz" for job in jobs),
+        install_jobs="\n".join(
+            f"python3 install_jobs.py -j {' '.join(listed)} -a {address[entity_name]}   # {entity_name}"
+            for entity_name, listed in needed.items()
+        ),
+        attach="\n".join(
+            f"python3 modify_entity.py {host.entity} {name} -a {address[host.entity]}" for host in inventory.hosts
+        ),
+        arguments=argument_table(scenarios, packages),
+        stop_all=f"python3 stop_all_job_instances.py {' '.join(address[name] for name in needed)} "
+        + " ".join(f"-j {job}" for job in jobs),
+        scenarios="\n".join(f"- `{scenario.name}`: {scenario.description}" for scenario in scenarios),
+    )

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scenario: read from its JSON as the backend of OpenBACH 2.7 reads it, with its refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from openbach_run.errors import InputError
+from openbach_run.openbach.job import Job
+from openbach_run.openbach.refusals import BadPlaceholder, Crash, MAX_LENGTH, Malformed, Refusal, TOO_LONG, as_list, crash_answer
+from openbach_run.openbach.stored import check_type, read_entry
+from openbach_run.openbach.functions import add_waits, read_function
+from openbach_run.openbach.values import placeholders, texts_of
+
+
+SAME = "same"
+"""The value of what follows another one: a proxy's congestion control is the end hosts'."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario that the backend accepts."""
+
+    name: str
+    description: str | None
+    arguments: dict[str, str]
+    """Name → description; each needs a value at start."""
+    constants: dict[str, str]
+    functions: tuple[dict[str, Any], ...]
+    """In stored form."""
+    sweep: dict[str, Any]
+    """`x-sweep` of the file: default values and the values that a campaign sweeps."""
+    source: dict[str, Any]
+    """What was parsed, for lint."""
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Constant → what it is in an inventory (`x-inventory` of the file)."""
+        given = self.source.get("x-inventory")
+        references = given.get("constants") if isinstance(given, dict) else {}
+        return references if isinstance(references, dict) else {}
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Name → description of everything that NAME=VALUE sets: arguments, and constants (`x-constants` of the file)
+        that are no addresses."""
+        described = self.source.get("x-constants")
+        texts = described if isinstance(described, dict) else {}
+        names = [name for name in (*self.constants, *self._followers) if name not in self.addresses]
+        return {**self.arguments, **{name: str(texts.get(name, "constant")) for name in names}}
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        """Values of settings that are no arguments: constants, and SAME for what follows another value (`x-same` of the
+        file)."""
+        constants = {name: value for name, value in self.constants.items() if name not in self.addresses}
+        return {**constants, **dict.fromkeys(self._followers, SAME)}
+
+    @property
+    def _followers(self) -> dict[str, list[str]]:
+        """Name → the places of job arguments that have its value when it has one of its own."""
+        followers = self.source.get("x-same")
+        return followers if isinstance(followers, dict) else {}
+
+    def with_constants(self, given: Mapping[str, str]) -> Scenario:
+        """The scenario with these values in place of those of its constants that have such a name. What follows another
+        value, but has one of its own here, becomes a constant. Raises InputError for an `x-same` of the wrong shape."""
+        constants = {name: given.get(name, value) for name, value in self.constants.items()}
+        functions = list(self.functions)
+        for name, places in self._followers.items():
+            if (value := given.get(name, SAME)) == SAME:
+                continue
+            constants[name] = value
+            try:
+                for place in places:
+                    number, *path = place.split(".")
+                    functions[int(number)] = _with_value(functions[int(number)], path, [[f"${name}"]])
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+                text = f"{self.name}: x-same.{name} should be a list of places like 7.start_job_instance.pep.run.cc"
+                raise InputError(f"{text} ({error!r})") from None
+        return replace(self, constants=constants, functions=tuple(functions))
+
+    @property
+    def spelled_out(self) -> Scenario:
+        """The scenario as if everything that may follow another value had one of its own."""
+        return self.with_constants(dict.fromkeys(self._followers, ""))
+
+    def as_stored(self) -> dict[str, Any]:
+        """What the backend answers, and what GET gives back."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "arguments": self.arguments,
+            "constants": self.constants,
+            "openbach_functions": list(self.functions),
+        }
+
+
+def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    key, *rest = path
+    return {**tree, key: _with_value(tree[key], rest, value) if rest else value}
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; InputError with line and column if it is broken."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
+    except RecursionError:
+        raise InputError(f"{path}: JSON nested too deeply") from None
+
+
+def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:
+    """The scenario in a file. Raises InputError (unreadable, broken JSON) or Malformed."""
+    return parse_scenario(read_json(path), jobs)
+
+
+def parse_scenario(data: Any, jobs: Mapping[str, Job]) -> Scenario:
+    """The scenario, checked as the backend does when it is created. Raises Malformed."""
+    if not isinstance(data, dict):
+        text = "list indices must be integers or slices, not str"
+        raise Malformed(500, crash_answer("TypeError", text), "a scenario is a JSON object with a name")
+    if "name" not in data:
+        raise Malformed(400, {"error": "You must provide a name to create a Scenario"})
+    if data["name"] is None:
+        raise Malformed(409, {"error": "Trying to create an existing Scenario.", "name": None}, "null is no name")
+    try:
+        return _parse(data, jobs)
+    except Refusal as refusal:
+        answer = {
+            "scenario_name": data["name"],
+            "error_message": refusal.message,
+            "error": "Data of the Scenario are malformed",
+        }
+        raise Malformed(400, answer, refusal.advice) from None
+    except Crash as crash:
+        raise Malformed(500, crash_answer(crash.kind, str(crash)), crash.advice) from None
+    except RecursionError:
+        raise Malformed(500, crash_answer("RecursionError", "maximum recursion depth exceeded")) from None
+
+
+def _parse(data: dict[str, Any], jobs: Mapping[str, Job]) -> Scenario:
+    name, description = str(data["name"]), data.get("description")
+    if len(name) > MAX_LENGTH:
+        raise Crash("django.db.utils.DataError", TOO_LONG)
+    arguments: dict[str, str] = read_entry(data, "arguments", dict, "", {})
+    _check_texts(arguments, "arguments")
+    constants: dict[str, str] = read_entry(data, "constants", dict, "", {})
+    if both := [f"constants.{name}" for name in arguments if name in constants]:
+        raise Refusal("Some constants are named the same than some arguments", ", ".join(both))
+    _check_texts(constants, "constants")
+    entries = read_entry(data, "openbach_functions", list, "")
+    functions: list[dict[str, Any]] = []
+    for index, entry in enumerate(entries):
+        functions.append(read_function(entry, f"openbach_functions.{index}", jobs, {f["id"] for f in functions}))
+    for index, (entry, function) in enumerate(zip(entries, functions, strict=True)):
+        add_waits(entry.get("wait", {}), function, f"openbach_functions.{index}.wait", [f["id"] for f in functions])
+    _check_use(functions, arguments, constants)
+    sweep = data.get("x-sweep")
+    return Scenario(
+        name,
+        None if description is None else str(description),
+        dict(arguments),
+        dict(constants),
+        tuple(functions),
+        sweep if isinstance(sweep, dict) else {},
+        data,
+    )
+
+
+def _check_texts(texts: dict[str, Any], at: str) -> None:
+    for name, text in texts.items():
+        check_type(text, str, f"{at}.{name}")
+
+
+def _check_use(functions: list[dict[str, Any]], arguments: dict[str, str], constants: dict[str, str]) -> None:
+    used: list[str] = []
+    for index, function in enumerate(functions):
+        for text in texts_of(function):
+            try:
+                used += placeholders(text)
+            except BadPlaceholder as error:
+                advice = f"openbach_functions.{index}: {text!r}: a literal dollar is written $$"
+                raise Crash("django.core.exceptions.ValidationError", as_list(error), advice) from None
+    for name in used:
+        if name not in arguments and name not in constants:
+            raise Refusal(
+                "This argument is used as a placeholder value but is not defined",
+                f"arguments.'{name}'",
+                f"add {name} to arguments or constants; a literal dollar is written $$",
+            )
+    for name in (*arguments, *constants):
+        if name not in used:
+            raise Refusal(
+                "An argument is unused", f"arguments.{name}", f"write ${name} where its value goes, or leave it out"
+            )

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the backend checks when a scenario is started with values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from openbach_run.openbach.job import INSTANCE_TYPES, Job
+from openbach_run.openbach.refusals import Malformed, as_list
+from openbach_run.openbach.values import job_values, jobs_started, kind_of, leaves, placeholders, substitute
+from openbach_run.openbach.scenario import Scenario
+
+
+def check_values(scenario: Scenario, values: Mapping[str, str], jobs: Mapping[str, Job]) -> None:
+    """What the backend checks when a scenario is started. Raises Malformed. Sub-scenarios are checked when they start."""
+    for name in values:
+        if name not in scenario.arguments:
+            text = "A value was provided for an Argument that is not defined for this Scenario."
+            answer = {"error": text, "scenario_name": scenario.name, "argument_name": name}
+            raise Malformed(400, answer, f"{name}: there are {', '.join(scenario.arguments) or 'none'}")
+    known = {**scenario.constants, **values}
+    for index, function in enumerate(scenario.functions):
+        for place, kind, value in _typed_texts(function, jobs):
+            try:
+                substitute(value, kind, known)
+            except ValueError as error:
+                answer = {
+                    "error": "Arguments of an OpenbachFunction have the wrong type of values.",
+                    "openbach_function_name": kind_of(function).replace("_", " "),
+                    "error_message": as_list(error),
+                }
+                given = {name: known[name] for name in placeholders(value) if name in known}
+                where = f"openbach_functions.{index}.{place}: {value!r}"
+                raise Malformed(400, answer, f"{where} with {given}" if given else where) from None
+
+
+def _typed_texts(function: Mapping[str, Any], jobs: Mapping[str, Job]) -> Iterator[tuple[str, str, str]]:
+    """Place, type and text of every value of a function that is put together at start."""
+    kind = kind_of(function)
+    types = {"offset": "float", "interval": "int", "openbach_function_id": "int"}
+    found = [(f"{kind}.{name}", types.get(name, "str"), value) for name, value in function[kind].items()]
+    for job, arguments in jobs_started(function):
+        found += [
+            (f"{kind}.{job}.{argument.name}", "int" if argument.type in INSTANCE_TYPES else argument.type, one)
+            for argument, value in job_values(jobs[job].arguments, arguments)
+            for one in leaves(value)
+        ]
+    if kind == "start_scenario_instance":
+        found += [(f"{kind}.arguments.{name}", "str", value) for name, value in function[kind]["arguments"].items()]
+    for key, name in (("on_fail", "delay"), ("wait", "time")):
+        found.append((f"{key}.{name}", "float", function.get(key, {}).get(name)))
+    return ((place, kind, value) for place, kind, value in found if isinstance(value, str))

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Records: what runs leave behind, one self-describing directory a run.
+
+    results/<scenario>/
+        campaign.json               what was asked for: the command, and every run it comes to
+        results.csv results.parquet one row per run
+        runs/<run_id>/
+            record.json             what was run, how it ended, how to do it again
+            run.json                what the guest got: scenario, arguments, seed, jobs, inventory
+            result.json events.jsonl statistics.jsonl jobs/ console.log [capture.pcapng]
+
+A record is made as <run_id>.unfinished and renamed when it is whole: a killed command leaves no half of one. The
+record that a --rerun replaces waits as <run_id>.replaced meanwhile, and comes back if the command is killed then. A good
+record is never replaced by one of a run that failed: that one is kept beside it, as <run_id>.failed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from openbach_run.results import run_files
+from openbach_run.errors import InputError
+from openbach_run.results.run_files import DamagedRecord
+
+FINISHED = "Finished Ok"
+DAMAGED = "Record Damaged"
+"""The status of a run that left something unreadable."""
+PROBE_BYTES = 1 << 20
+"""What is written to see that a disk is not full; a record without its capture is smaller."""
+
+
+LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType)}
+METADATA: dict[str, Any] = {
+    **LEAST_METADATA, "agent_name": str, "time": float, "job_instance_id": int, "scenario_instance_id": int,
+}  # fmt: skip
+"""Fields of a statistic's `_metadata`: what is looked at in any record, and what every run leaves now."""
+FUNCTION = {"scenario_instance_id": int, "function": int}
+JOB = {"scenario_instance_id": int, "instance_id": int, "job": str, "entity": str}
+EVENTS: dict[str, dict[str, Any]] = {
+    "scenario_started": {"scenario_instance_id": int, "scenario": str, "arguments": dict},
+    "scenario_ended": {"scenario_instance_id": int, "status": str},
+    **dict.fromkeys(
+        ("function_started", "function_finished", "function_error", "function_stopped", "function_retried"), FUNCTION
+    ),
+    "job_started": {**JOB, "function": int},
+    "job_ended": {**JOB, "status": str},
+    "job_stop_ordered": JOB,
+}
+"""Fields that the director gives its events, besides t_s and event."""
+NO_EVENTS: dict[str, dict[str, Any]] = {}
+
+
+@dataclass(frozen=True)
+class Record:
+    """The content of record.json."""
+
+    run_id: str
+    scenario: str
+    arguments: dict[str, str]
+    """And constants."""
+    seed: int
+    status: str
+    error: str | None
+    virtual_s: float
+    wall_s: float
+    capture_sha256: str
+    measures: dict[str, Any]
+    """By name; see `results.measures`."""
+    command: str
+    """Type this to get it again."""
+    identity: dict[str, str]
+    packages: list[str]
+
+    @property
+    def finished(self) -> bool:
+        return self.status == FINISHED
+
+
+class Store:
+    """The results directory of one scenario."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.runs = directory / "runs"
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Makes sure that the directory can be written, that no other command uses it, and cleans up what a killed
+        one has left. Raises InputError."""
+        with self._writing():
+            self.runs.mkdir(parents=True, exist_ok=True)
+            lock = (self.directory / ".lock").open("w")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"{self.directory}: another openbach-run is writing its results there") from None
+            with self._writing():
+                self._clean_up()
+                self._try_writing()
+            yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"{self.directory}: results cannot be written there: {error.strerror}; --results DIR names another place"
+            ) from error
+
+    def _clean_up(self) -> None:
+        for replaced in self.runs.glob("*.replaced"):
+            if (place := replaced.with_suffix("")).exists():
+                run_files.remove(replaced)
+            else:
+                replaced.rename(place)
+        for left in self.runs.glob("*.unfinished"):
+            run_files.remove(left)
+
+    def _try_writing(self) -> None:
+        probe = self.begin("probe")
+        try:
+            (probe / "probe").write_bytes(bytes(PROBE_BYTES))
+        finally:
+            run_files.remove(probe)
+
+    def load(self, run_id: str) -> Record | None:
+        return _read(self.runs / run_id)
+
+    def all(self) -> list[Record]:
+        """Every record that is there, of whatever campaign, by run_id."""
+        places = sorted(place for place in self.runs.glob("*") if not place.suffix)
+        return [record for place in places if (record := _read(place)) is not None]
+
+    def begin(self, run_id: str) -> Path:
+        """A new directory for a run that starts."""
+        unfinished = self.runs / f"{run_id}.unfinished"
+        run_files.remove(unfinished)
+        unfinished.mkdir()
+        return unfinished
+
+    def keep(self, unfinished: Path, record: Record) -> Path:
+        """Completes a run's directory and gives it its name, in place of an older one; returns where it is then: beside a
+        good record if the run failed."""
+        run_files.write_new(unfinished, "record.json", json.dumps(asdict(record), indent=1) + "\n")
+        place = self.runs / record.run_id
+        failed, replaced = place.with_suffix(".failed"), place.with_suffix(".replaced")
+        run_files.remove(failed)
+        if not place.exists():
+            return unfinished.rename(place)
+        before = self.load(record.run_id)
+        if before is not None and before.finished and not record.finished:
+            return unfinished.rename(failed)
+        run_files.remove(replaced)
+        _sync(unfinished / "record.json")  # the older one goes for good
+        place.rename(replaced)
+        unfinished.rename(place)
+        run_files.remove(replaced)
+        return place
+
+    def write(self, name: str, text: str) -> None:
+        """A file of the results, whole or not at all."""
+        new = self.directory / f".{name}.new"
+        new.write_text(text)
+        os.replace(new, self.directory / name)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def _read(run_dir: Path) -> Record | None:
+    """A record, or None for one that this version does not understand: its run is then done again."""
+    try:
+        return Record(**run_files.document(run_dir, "record.json"))
+    except (OSError, TypeError, DamagedRecord):
+        return None
+
+
+def statistics(run_dir: Path) -> list[Mapping[str, Any]]:
+    """The statistics that the jobs of a run have sent, in order: the n-th is on line n. Raises DamagedRecord."""
+    return run_files.lines(run_dir, "statistics.jsonl", _wrong_statistic)
+
+
+def events(run_dir: Path) -> list[Mapping[str, Any]]:
+    """What the director did in a run, in order; as far as it has come in one that goes on. Raises DamagedRecord."""
+    return run_files.lines(run_dir, "events.jsonl", wrong_event)
+
+
+def check(run_dir: Path) -> None:
+    """That a run which has ended has left statistics and events as they are written now. Raises DamagedRecord."""
+    run_files.lines(run_dir, "statistics.jsonl", lambda line: _wrong_statistic(line, METADATA))
+    run_files.lines(run_dir, "events.jsonl", lambda line: wrong_event(line, EVENTS))
+
+
+def _wrong_statistic(line: Any, metadata: Mapping[str, Any] = LEAST_METADATA) -> str | None:
+    if wrong := run_files.fields(line, {"_metadata": dict}):
+        return wrong
+    wrong = run_files.fields({"suffix": "", **line["_metadata"]}, metadata)
+    return wrong and f"_metadata: {wrong}"
+
+
+def wrong_event(line: Any, known: Mapping[str, Mapping[str, Any]] = NO_EVENTS) -> str | None:
+    """What is wrong with a line of events.jsonl, or None. `known` has the fields of events by their name."""
+    return run_files.fields(line, {"t_s": float, "event": str}) or run_files.fields(line, known.get(line["event"], {}))

@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads hosts, networks and routes from an Ansible inventory: inventory.yml, whose head says what is in it, and those of
+topologies/."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from openbach_run.errors import InputError
+from openbach_run.topology.hosts import Host, Interface, Inventory, MAIN_TABLE, Network, Route, Rule
+
+INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+ENTITY_PREFIX = "satvpn_"
+"""Entities have it, because OpenBACH starts none whose name another project has, too; a host's own name is without it."""
+HOST_KEYS = ("satvpn_role", "satvpn_forwarding", "satvpn_interfaces", "satvpn_routes", "satvpn_rules")
+GLOBAL_KEYS = ("satvpn_networks",)
+MTU_MIN, MTU_MIN_IPV6, MTU_MAX = 68, 1280, 65535  # RFC 791, RFC 8200, a veth's
+TABLE_MAX = 252  # Linux has 253 to 255 itself: default, main, local
+METRIC_MAX = 2**32 - 1
+
+WORDS: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false", object: "a value"}
+Keys = Mapping[str, type]
+NETWORK_KEYS: Keys = {"address": str, "ipv6": str, "mtu": int}
+INTERFACE_KEYS: Keys = {"name": str, "network": str, "address": str, "ipv6": str}
+ROUTE_KEYS: Keys = {"to": str, "via": str, "metric": int, "table": int}
+RULE_KEYS: Keys = {"from": str, "to": str, "table": object, "except_default": bool}
+
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def load_inventory(path: Path) -> Inventory:
+    """Read and check an Ansible YAML inventory. Raises InputError: file, key, what would be right."""
+    return _Reader(path).inventory(_content(path))
+
+
+def agent_addresses(path: Path) -> dict[str, str]:
+    """Where Ansible, and so the controller, reaches each entity's agent (`ansible_host`). Nothing of it goes into a run."""
+    reader, content = _Reader(path), _content(path)
+    variables = {entity: values for entity, _, values in reader.hosts(content["all"], "all", {})}
+    return {entity: str(values["ansible_host"]) for entity, values in variables.items() if "ansible_host" in values}
+
+
+def _content(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}: an inventory is expected here") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid YAML: {error}") from error
+
+
+class _Reader:
+    """Turns the parsed YAML into an Inventory; every complaint names the file and the key."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.networks: dict[str, Network] = {}
+
+    def error(self, key: str, message: str) -> InputError:
+        return InputError(f"{self.path}: {key}: {message}")
+
+    def mapping(self, value: object, key: str) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+            raise self.error(key, f"a mapping with names as keys is expected here, not {_short(value)}")
+        return value
+
+    def entry(self, value: object, key: str, keys: Keys, required: Iterable[str]) -> dict[str, Any]:
+        """A mapping with the keys `required` and no others than `keys`, which have values of their types."""
+        entry = self.mapping(value, key)
+        for name, given in entry.items():
+            if name not in keys:
+                raise self.error(f"{key}.{name}", f"unknown key; there are {_listed(keys)}")
+            kind = keys[name]
+            if not isinstance(given, kind) or given == "" or (isinstance(given, bool) and kind is int):
+                raise self.error(f"{key}.{name}", f"{WORDS[kind]} is expected here, not {_short(given)}")
+        for name in required:
+            if name not in entry:
+                raise self.error(key, f"has the keys {_listed(entry)}; it needs {_listed(required)}")
+        return entry
+
+    def entries(
+        self, value: object, key: str, keys: Keys, required: tuple[str, ...]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        if value is None:
+            return
+        if not isinstance(value, list):
+            raise self.error(key, f"a list is expected here, not {_short(value)}")
+        for index, item in enumerate(value):
+            yield f"{key}[{index}]", self.entry(item, f"{key}[{index}]", keys, required)
+
+    def within(self, number: int | None, key: str, low: int, high: int) -> None:
+        if number is not None and not low <= number <= high:
+            raise self.error(key, f"{number} is out of range: {low} to {high}")
+
+    def inventory(self, content: object) -> Inventory:
+        top = self.mapping(content, "top level")
+        if "all" not in top:
+            raise self.error("top level", "the key `all` is missing: an Ansible inventory begins with it")
+        group = self.mapping(top["all"], "all")
+        self.read_networks(self.mapping(group.get("vars"), "all.vars").get("satvpn_networks"))
+        variables: dict[str, tuple[str, dict[str, Any]]] = {}
+        for entity, key, values in self.hosts(group, "all", {}):
+            _, known = variables.get(entity, ("", {}))
+            variables[entity] = (key, {**known, **values})
+        hosts = [
+            self.host(entity, key, values)
+            for entity, (key, values) in variables.items()
+            if any(name in HOST_KEYS for name in values if name != "satvpn_forwarding")
+        ]
+        if not hosts:
+            raise self.error("all", "no host has a satvpn_role: there is nothing to run a scenario on")
+        inventory = Inventory(tuple(hosts), self.networks)
+        self.check_names(hosts)
+        self.check_addresses(hosts)
+        self.check_networks(inventory)
+        self.check_routes(inventory)
+        return inventory
+
+    def hosts(
+        self, group: dict[str, Any], key: str, inherited: dict[str, Any]
+    ) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """(entity, key, variables) of each host below a group; a closer variable wins, as in Ansible."""
+        own = self.mapping(group.get("vars"), f"{key}.vars")
+        known = {**inherited, **own}
+        self.check_variables(own, f"{key}.vars")
+        for entity, values in self.mapping(group.get("hosts"), f"{key}.hosts").items():
+            where = f"{key}.hosts.{entity}"
+            yield entity, where, {**known, **self.mapping(values, where)}
+        for name, child in self.mapping(group.get("children"), f"{key}.children").items():
+            where = f"{key}.children.{name}"
+            yield from self.hosts(self.mapping(child, where), where, known)
+
+    def check_variables(self, values: Iterable[str], key: str) -> None:
+        for name in values:
+            if name.startswith("satvpn_") and name not in HOST_KEYS + GLOBAL_KEYS:
+                raise self.error(f"{key}.{name}", f"unknown variable; there are {_listed(HOST_KEYS)}")
+
+    # Networks
+
+    def read_networks(self, value: object) -> None:
+        key = "all.vars.satvpn_networks"
+        known: dict[str, list[IPNetwork]] = {}
+        for name, given in self.mapping(value, key).items():
+            where = f"{key}.{name}"
+            if not NETWORK_NAME.fullmatch(name) or name == "default":
+                raise self.error(where, "is no network's name: letters, digits, _ and -, and not `default`")
+            network = self.network(given, where)
+            ranges = [ipaddress.ip_network(text) for text in (network.address, network.ipv6) if text]
+            for other, others in known.items():
+                for mine in ranges:
+                    for theirs in others:
+                        if mine.version == theirs.version and mine.overlaps(theirs):
+                            raise self.error(
+                                where, f"{mine} overlaps {other} ({theirs}): give it addresses of its own"
+                            )
+            known[name] = ranges
+            self.networks[name] = network
+        if not self.networks:
+            raise self.error(key, "missing: the networks' names and addresses, like `access: 10.10.1.0/24`")
+
+    def network(self, given: object, key: str) -> Network:
+        """An address with mask, or a mapping that has more."""
+        entry: dict[str, Any] = (
+            {"address": given} if isinstance(given, str) else self.entry(given, key, NETWORK_KEYS, ())
+        )
+        try:
+            address = ipaddress.IPv4Network(entry.get("address", ""))
+        except (ValueError, TypeError) as error:
+            raise self.error(key, f"{error}: an IPv4 network is expected, like 10.10.1.0/24") from error
+        ipv6, mtu = entry.get("ipv6"), entry.get("mtu", Network.mtu)
+        if ipv6 is not None:
+            try:
+                ipv6 = str(ipaddress.IPv6Network(ipv6))
+            except ValueError as error:
+                raise self.error(f"{key}.ipv6", f"{error}: an IPv6 network is expected, like fd00:1::/64") from error
+        self.within(mtu, f"{key}.mtu", MTU_MIN if ipv6 is None else MTU_MIN_IPV6, MTU_MAX)
+        return Network(str(address), ipv6, mtu)
+
+    def check_networks(self, inventory: Inventory) -> None:
+        for name, ends in inventory.attached():
+            key = f"all.vars.satvpn_networks.{name}"
+            hosts = [host for host, _ in ends]
+            if len(ends) == 1:
+                raise self.error(
+                    key, f"has only an interface of {hosts[0].entity}: a link has two hosts, a LAN more"
+                )
+            if len(ends) > 2 and name in (host.name for host in inventory.hosts):
+                raise self.error(key, f"is a host's name, too, and the LAN's switch is called {name}: rename one")
+            for host in hosts:
+                if hosts.count(host) > 1:
+                    raise self.error(key, f"has two interfaces of {host.entity}: a host has one in a network")
+                if len(ends) > 2 and len(host.name) > INTERFACE_NAME_MAX:
+                    raise self.error(
+                        host.entity,
+                        f"the port of a LAN's switch is called by the host, up to {INTERFACE_NAME_MAX} characters"
+                        f" after {ENTITY_PREFIX}",
+                    )
+
+    # Hosts
+
+    def host(self, entity: str, key: str, values: dict[str, Any]) -> Host:
+        self.check_variables(values, key)
+        name = entity.removeprefix(ENTITY_PREFIX)
+        if not NAME.fullmatch(name):
+            raise self.error(key, f"{_short(entity)} is no host's name: letters, digits, _, . and -")
+        role = values.get("satvpn_role")
+        if not isinstance(role, str) or not role.isidentifier():
+            raise self.error(f"{key}.satvpn_role", f"a role is expected here, like box, not {_short(role)}")
+        forwarding = values.get("satvpn_forwarding", False)
+        if not isinstance(forwarding, bool):
+            raise self.error(f"{key}.satvpn_forwarding", f"true or false is expected here, not {_short(forwarding)}")
+        ports, routes, rules = (f"satvpn_{what}" for what in ("interfaces", "routes", "rules"))
+        return Host(
+            entity,
+            name,
+            role,
+            forwarding,
+            tuple(
+                self.interface(where, entry)
+                for where, entry in self.entries(
+                    values.get(ports), f"{key}.{ports}", INTERFACE_KEYS, ("name", "network", "address")
+                )
+            ),
+            tuple(
+                self.route(where, entry)
+                for where, entry in self.entries(values.get(routes), f"{key}.{routes}", ROUTE_KEYS, ("to", "via"))
+            ),
+            tuple(
+                self.rule(where, entry)
+                for where, entry in self.entries(values.get(rules), f"{key}.{rules}", RULE_KEYS, ("table",))
+            ),
+        )
+
+    def interface(self, key: str, entry: dict[str, Any]) -> Interface:
+        name, network = entry["name"], entry["network"]
+        if len(name) > INTERFACE_NAME_MAX or "/" in name or any(map(str.isspace, name)) or name in ("lo", ".", ".."):
+            raise self.error(
+                f"{key}.name",
+                f"{name!r} is no interface name: up to {INTERFACE_NAME_MAX} characters, no blank, no slash",
+            )
+        if network not in self.networks:
+            raise self.error(f"{key}.network", f"unknown network {network}; there are {_listed(self.networks)}")
+        within = ipaddress.IPv4Network(self.networks[network].address)
+        address = self.address(entry["address"], f"{key}.address", 4)
+        if address not in within:
+            raise self.error(f"{key}.address", f"{address} is not in {network} ({within})")
+        if address in (within.network_address, within.broadcast_address):
+            raise self.error(f"{key}.address", f"{address} stands for the whole network {within}: not for a host")
+        number = int(address) - int(within.network_address)
+        return Interface(name, network, str(address), self.ipv6(key, entry.get("ipv6"), network, number))
+
+    def ipv6(self, key: str, given: str | None, network: str, number: int) -> str | None:
+        """The interface's IPv6 address: as given, else with the same number in the network as its IPv4 address."""
+        text = self.networks[network].ipv6
+        if text is None:
+            if given is not None:
+                raise self.error(f"{key}.ipv6", f"{network} has no IPv6 addresses: give satvpn_networks.{network} ipv6")
+            return None
+        within = ipaddress.IPv6Network(text)
+        address = within.network_address + number if given is None else self.address(given, f"{key}.ipv6", 6)
+        if address not in within:
+            raise self.error(f"{key}.ipv6", f"{address} is not in {network} ({within})")
+        if address == within.network_address:
+            raise self.error(f"{key}.ipv6", f"{address} stands for the routers of {within}: not for a host")
+        return str(address)
+
+    def route(self, key: str, entry: dict[str, Any]) -> Route:
+        via = self.address(entry["via"], f"{key}.via")
+        to = "default" if entry["to"] == "default" else self.destination(f"{key}.to", entry["to"], via.version)
+        self.within(entry.get("metric"), f"{key}.metric", 0, METRIC_MAX)
+        self.within(entry.get("table"), f"{key}.table", 1, TABLE_MAX)
+        return Route(to, str(via), entry.get("metric"), entry.get("table"))
+
+    def rule(self, key: str, entry: dict[str, Any]) -> Rule:
+        source, destination = (
+            self.destination(f"{key}.{name}", entry[name]) if name in entry else None for name in ("from", "to")
+        )
+        if source and destination and ipaddress.ip_network(source).version != ipaddress.ip_network(destination).version:
+            raise self.error(key, f"{source} and {destination}: one is IPv4, the other IPv6")
+        table = entry["table"]
+        if table != MAIN_TABLE and (isinstance(table, bool) or not isinstance(table, int)):
+            raise self.error(f"{key}.table", f"a table's number or {MAIN_TABLE} is expected here, not {_short(table)}")
+        if isinstance(table, int):
+            self.within(table, f"{key}.table", 1, TABLE_MAX)
+        return Rule(source, destination, str(table), entry.get("except_default", False))
+
+    def destination(self, key: str, text: str, version: int | None = None) -> str:
+        """The addresses, with mask, of a network's name or of an address; of this version of IP, if there is one."""
+        if text in self.networks:
+            network = self.networks[text]
+            if version == 6 and network.ipv6 is None:
+                raise self.error(key, f"{text} has no IPv6 addresses, and `via` is one")
+            return network.ipv6 if version == 6 and network.ipv6 else network.address
+        try:
+            found = ipaddress.ip_network(text)
+        except ValueError as error:
+            raise self.error(
+                key, f"{error}: default, an address with mask or a network is expected; there are {_listed(self.networks)}"
+            ) from error
+        if version not in (None, found.version):
+            raise self.error(key, f"{found} is IPv{found.version}, but `via` is IPv{version}")
+        return str(found)
+
+    def address(self, text: str, key: str, version: int | None = None) -> IPAddress:
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            address = None
+        if address is None or version not in (None, address.version):
+            example = "fd00:1::1" if version == 6 else "10.10.1.1"
+            kind = "IP" if version is None else f"IPv{version}"
+            raise self.error(key, f"an {kind} address is expected here, like {example}, not {_short(text)}")
+        return address
+
+    # All hosts together
+
+    def check_names(self, hosts: list[Host]) -> None:
+        for index, host in enumerate(hosts):
+            for other in hosts[:index]:
+                if other.name == host.name:
+                    raise self.error(host.entity, f"is called {host.name} here, and so is {other.entity}: rename one")
+            for number, port in enumerate(host.interfaces):
+                if port.name in (other.name for other in host.interfaces[:number]):
+                    raise self.error(
+                        f"{host.entity}.satvpn_interfaces[{number}].name", f"{port.name} is the name of two interfaces"
+                    )
+
+    def check_addresses(self, hosts: list[Host]) -> None:
+        owners: dict[str, str] = {}
+        for host in hosts:
+            for address in chain.from_iterable((port.address, port.ipv6) for port in host.interfaces):
+                if address in owners:
+                    raise self.error(host.entity, f"{address} is already an address of {owners[address]}")
+                if address is not None:
+                    owners[address] = host.entity
+
+    def check_routes(self, inventory: Inventory) -> None:
+        for host in inventory.hosts:
+            neighbours = [
+                address
+                for _, others in inventory.neighbours(host)
+                for other in others
+                for address in (other.address, other.ipv6)
+                if address is not None
+            ]
+            for index, route in enumerate(host.routes):
+                key = f"{host.entity}.satvpn_routes[{index}]"
+                if route.via not in neighbours:
+                    raise self.error(
+                        f"{key}.via", f"{route.via} is no neighbour of {host.entity}; there are {_listed(neighbours)}"
+                    )
+                if any(_place(route) == _place(earlier) for earlier in host.routes[:index]):
+                    raise self.error(f"{key}.to", f"{route.to} has a route already: give one of them a metric or a table")
+            tables = [MAIN_TABLE, *(str(route.table) for route in host.routes if route.table is not None)]
+            for index, rule in enumerate(host.rules):
+                if rule.table not in tables:
+                    raise self.error(
+                        f"{host.entity}.satvpn_rules[{index}].table",
+                        f"no route of {host.entity} is in table {rule.table}; there are {_listed(dict.fromkeys(tables))}",
+                    )
+
+
+def _place(route: Route) -> tuple[object, ...]:
+    """What two routes must not have in common."""
+    return route.to, ":" in route.via, route.metric or 0, route.table
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
