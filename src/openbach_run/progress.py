@@ -6,11 +6,15 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 
+Progress = Callable[[str, float], None]
+"""Told what is being made, and which part of it is done (0 to 1)."""
 LINE_EVERY_S = 5.0
 
 
@@ -21,12 +25,12 @@ class Reporter:
         self._quiet = quiet
         self._console = Console(stderr=True)
         self._lock = threading.Lock()
-        self._bar: Progress | None = None
+        self._bar: Bar | None = None
         self._last_line_s = -LINE_EVERY_S
         self._last_line = ""
         if not quiet and self._console.is_terminal:
             columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-            self._bar = Progress(*columns, console=self._console, transient=True)
+            self._bar = Bar(*columns, console=self._console, transient=True)
 
     def __enter__(self) -> Reporter:
         if self._bar:

@@ -15,8 +15,8 @@ from textwrap import dedent, indent
 import pytest
 from conftest import REPOSITORY
 
-from openbach_run.engine.virtual.engine import SILENCE_LIMIT_S, VirtualEngine
 from openbach_run.engine.contract import Outcome
+from openbach_run.engine.virtual.engine import SILENCE_LIMIT_S, VirtualEngine
 
 GuestRun = Callable[..., Outcome]
 

@@ -17,7 +17,7 @@ from conftest import REPOSITORY
 from test_engine import FINISH, engine_with
 
 from openbach_run.engine.virtual.cache import cache_directory
-from openbach_run.engine.virtual.jail import Jail, MODES, VARIABLE, ensure_jail
+from openbach_run.engine.virtual.jail import MODES, VARIABLE, Jail, ensure_jail
 
 NOBODY = 65534
 AWKWARD = "a b'\"\n%é,"

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY
 
-from openbach_run.engine.virtual.cache import Progress, cache_directory, content_hash, made_once
+from openbach_run.engine.virtual.cache import cache_directory, content_hash, made_once
 from openbach_run.engine.virtual.debian import Apt, ensure_tools, unpack
-from openbach_run.engine.virtual.kernel import ensure_kernel
 from openbach_run.engine.virtual.engine import GUEST_MEMORY_MB
+from openbach_run.engine.virtual.kernel import ensure_kernel
+from openbach_run.progress import Progress
 
 SOURCES = REPOSITORY / "kernel/bbr"
 MODULES = ("tcp_bbr2", "tcp_bbr3")

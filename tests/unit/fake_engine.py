@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from openbach_run.guest.director import Director, JobInstance, JobStatus, SECOND_US, ScenarioStatus
-from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.engine.contract import Outcome
+from openbach_run.engine.virtual.engine import GUEST_START_NS
+from openbach_run.guest.director import SECOND_US, Director, JobInstance, JobStatus, ScenarioStatus
 
 FOR_EVER_S = 1e9
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from openbach_run.guest.director import JobInstance, JobStatus, LaunchRefused, SECOND_US
 from openbach_run.guest import agent
 from openbach_run.guest.agent import GuestAgents
+from openbach_run.guest.director import SECOND_US, JobInstance, JobStatus, LaunchRefused
 
 
 @contextmanager

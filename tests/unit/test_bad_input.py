@@ -22,8 +22,8 @@ from test_cli import FakeEngine
 from openbach_run.commands import main
 from openbach_run.engine.virtual import descriptors
 from openbach_run.errors import InputError, SetupError
-from openbach_run.topology.inventory import load_inventory
 from openbach_run.openbach.job_folders import load_packages
+from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
 GEO = json.loads((ROOT / "scenarios/geo.json").read_text())

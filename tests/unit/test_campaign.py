@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.campaign.plan import Campaign, plan
-from openbach_run.campaign.spec import RunSpec
-from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.file import plan_file
+from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.campaign.settings import parse_seeds
+from openbach_run.campaign.spec import RunSpec
 from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
-from openbach_run.topology.inventory import load_inventory
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.topology.inventory import load_inventory
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([REPOSITORY / "jobs"])

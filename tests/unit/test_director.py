@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openbach_run.guest.director import Director, JobInstance, JobStatus, LaunchRefused, SECOND_US, ScenarioStatus, substitute
+from openbach_run.guest.director import (
+    SECOND_US,
+    Director,
+    JobInstance,
+    JobStatus,
+    LaunchRefused,
+    ScenarioStatus,
+    substitute,
+)
 
 FOR_EVER = 1 << 62
 

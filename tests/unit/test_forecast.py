@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from test_results import record
 
-from openbach_run.campaign.spec import RunSpec
 from openbach_run.campaign.execute import PlannedRun
 from openbach_run.campaign.forecast import forecast
+from openbach_run.campaign.spec import RunSpec
 from openbach_run.results.record import Store
 
 

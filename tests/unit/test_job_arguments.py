@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from openbach_run.guest import collect_agent
-from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.job import argv
+from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])

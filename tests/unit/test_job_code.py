@@ -19,8 +19,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from openbach_run.guest import collect_agent
-from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.job import argv
+from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.errors import InputError
-from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.job import Job, WrongType, argv, convert
+from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERAL = {"name": "toy", "description": "", "job_version": "1.2", "keywords": [], "persistent": False}

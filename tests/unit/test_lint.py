@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.job import Job
+from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.scenario import parse_scenario
 

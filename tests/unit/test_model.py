@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.errors import InputError
-from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.job import Job
+from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, parse_scenario, read_scenario
-from openbach_run.openbach.values import bind
 from openbach_run.openbach.start import check_values
-from openbach_run.openbach.limits import argument_choices
+from openbach_run.openbach.values import bind
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 JOBS = {name: package.job for name, package in load_packages([DATA / "job_schemas.json"]).items()}

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from openbach_run.commands import main
-from openbach_run.topology.inventory import load_inventory
 from openbach_run.openbach.job_folders import form_of, load_packages
 from openbach_run.openbach.lint import lint
-from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.openbach.project import for_2_6
+from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])

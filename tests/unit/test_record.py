@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from openbach_run.results import record, run_files
 from openbach_run.errors import InputError
+from openbach_run.results import record, run_files
 from openbach_run.results.record import Record, Store, statistics
 
 RECORD = Record(

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from made_up import ERROR, FAILED, NOT_RUN, write_results
 
 from openbach_run.commands import main
+from openbach_run.paths import REPOSITORY
 from openbach_run.report import document
 from openbach_run.report.cells import Campaigns, Cell, matches, partner, read_campaigns
 from openbach_run.report.claims import (
@@ -30,7 +31,7 @@ from openbach_run.report.claims import (
     read_claims,
     why,
 )
-from openbach_run.report.command import CLAIMS, REPOSITORY, TEMPLATES
+from openbach_run.report.command import CLAIMS, TEMPLATES
 from openbach_run.report.content import Setting, changes_table, failures, measures_tables, settings, times_table
 from openbach_run.report.recommendations import recommend
 from openbach_run.results.tables import Table, as_markdown, plain

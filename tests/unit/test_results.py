@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.results.record import Record
 from openbach_run.results.files import as_csv, columns, write_parquet
 from openbach_run.results.least_time import least_transfer_time_s
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
+from openbach_run.results.record import Record
 
 COLUMNS = [
     "scenario", "vpn", "pep", "cc", "loss", "seed", "status", "transfer_time_s", "goodput_mbps", "bytes", "ttfb_s",

@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_record import RECORD
 
-from openbach_run.results import run_files
+from openbach_run.campaign.execute import PlannedRun, execute_run
+from openbach_run.campaign.sub_runs import unfold
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import _EventReader
 from openbach_run.engine.virtual.outcome import outcome_of
-from openbach_run.campaign.execute import PlannedRun, execute_run
-from openbach_run.results.record import DAMAGED, Store, events, statistics
+from openbach_run.results import run_files
 from openbach_run.results.measures import measures
+from openbach_run.results.record import DAMAGED, Store, events, statistics
 from openbach_run.results.run_files import DamagedRecord
-from openbach_run.campaign.sub_runs import unfold
 
 METADATA = {"job_name": "file_transfer", "agent_name": "pc", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.plan import Campaign
+from openbach_run.campaign.sub_runs import unfold, unfold_all, unfold_campaign
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record
-from openbach_run.campaign.sub_runs import unfold, unfold_all, unfold_campaign
 
 PARENT = Record("ab", "both", {"size": "1M"}, 3, "Finished Ok", None, 40.0, 2.0, "cd", {}, "./openbach-run", {}, [])
 EVENTS = [

@@ -15,10 +15,10 @@ from markdown_it import MarkdownIt
 from test_results import record
 
 from openbach_run.campaign.plan import Campaign
+from openbach_run.campaign.table import campaign_table
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain, said
-from openbach_run.campaign.table import campaign_table
 
 
 def campaign(seeds: tuple[int, ...] = (1,), **values: tuple[str, ...]) -> Campaign:

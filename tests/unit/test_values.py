@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.commands import main
-from openbach_run.openbach import limits
 from openbach_run.campaign.plan import plan
+from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.guest import collect_agent
+from openbach_run.openbach import limits
+from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job, WrongType, argv, convert
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.job import Argument, Command, INSTANCE_TYPES, Job, WrongType, argv, convert
 from openbach_run.openbach.scenario import parse_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -226,7 +226,7 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("limits", "words"),
+    ("declared", "words"),
     [
         ({"minimun": 0}, "minimun is unknown"),
         ({"unit": "s"}, "should have a minimum"),
@@ -236,9 +236,9 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
         ({"minimum": 0, "also": "none"}, "also is a list"),
     ],
 )
-def test_declarations_that_say_nothing_clear(limits: dict[str, Any], words: str) -> None:
+def test_declarations_that_say_nothing_clear(declared: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        limits.check_declaration("x.yml: arguments.optional.0.limits", limits)
+        limits.check_declaration("x.yml: arguments.optional.0.limits", declared)
 
 
 def test_a_campaign_is_counted_before_its_cells_are_made() -> None:

@@ -15,9 +15,9 @@ from fake_engine import DirectedEngine
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.project import load_scenarios
+from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.app import make_app
 from openbach_run.web.connections import CONNECTIONS, config
 from openbach_run.web.platform import Platform

@@ -10,36 +10,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from openbach_run.campaign.spec import RunSpec
-from openbach_run.engine.virtual.cache import Progress
-from openbach_run.engine.contract import Outcome
+from openbach_run.campaign.sub_runs import unfold
+from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
-from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.files import as_csv
 from openbach_run.results.measures import measures
+from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
-from openbach_run.campaign.sub_runs import unfold
-
-
-class Engine(Protocol):
-    """What executes a run."""
-
-    @property
-    def identity(self) -> dict[str, str]: ...
-
-    @property
-    def packages(self) -> tuple[str, ...]: ...
-
-    def prepare(self, progress: Progress) -> None: ...
-
-    def run(
-        self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
-    ) -> Outcome: ...
-
-    def stop(self) -> None: ...
 
 
 @dataclass(frozen=True)

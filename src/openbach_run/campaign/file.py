@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from openbach_run.campaign.plan import Campaign, plan_scenario, read_with_subs, settings_of
+from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.yaml_files import read_yaml
-from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
-from openbach_run.campaign.plan import Campaign, plan_scenario, read_with_subs, settings_of
 
 
 def plan_file(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from openbach_run.engine.virtual.engine import RUN_LIMIT_BYTES
 from openbach_run.campaign.execute import PlannedRun
+from openbach_run.engine.virtual.engine import RUN_LIMIT_BYTES
 from openbach_run.results.record import Record, Store
 
 UNKNOWN_WALL_S, UNKNOWN_BYTES = 4.0, 200_000

@@ -10,20 +10,20 @@ from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
-from openbach_run.openbach.addresses import with_addresses
+
+from openbach_run.campaign.settings import is_list, is_value, parse_settings
+from openbach_run.campaign.spec import RunSpec
 from openbach_run.errors import InputError
-from openbach_run.topology.hosts import Inventory
-from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
-from openbach_run.satellite.given import read_link_file
-from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
+from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.limits import Wrong, uses, wrong_values
 from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
 from openbach_run.openbach.start import check_values
 from openbach_run.openbach.values import jobs_started
-from openbach_run.openbach.limits import Wrong, uses, wrong_values
-from openbach_run.campaign.spec import RunSpec
-from openbach_run.campaign.settings import is_list, is_value, parse_settings
-
+from openbach_run.satellite.given import read_link_file
+from openbach_run.topology.hosts import Inventory
 
 NO_FILE = "none"
 MOST_RUNS = 200_000

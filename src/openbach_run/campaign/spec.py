@@ -8,9 +8,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from openbach_run.guest.main import LINK_FILES
-from openbach_run.campaign.plan import sub_scenarios
 
+from openbach_run.guest.main import LINK_FILES
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual time after which a run is ended and what still runs is named."""

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openbach_run.results import run_files
 from openbach_run.campaign.plan import Campaign
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.values import kind_of
-from openbach_run.results.record import DAMAGED, Record, events
+from openbach_run.results import run_files
 from openbach_run.results.measures import measures
+from openbach_run.results.record import DAMAGED, Record, events
 from openbach_run.results.run_files import DamagedRecord
 
 

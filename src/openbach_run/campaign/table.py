@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
 from openbach_run.campaign.plan import Campaign
 from openbach_run.results.intervals import estimate
-from openbach_run.results.record import Record
 from openbach_run.results.least_time import least_transfer_time_s
+from openbach_run.results.record import Record
 from openbach_run.results.tables import Table, figure, said
 
 

@@ -8,16 +8,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.campaign.plan import sweep_table
 from openbach_run.errors import InputError
-from openbach_run.topology.inventory import load_inventory
-from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job import Job
+from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.limits import uses, wrong_values
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, read_scenario
-from openbach_run.openbach.limits import uses, wrong_values
+from openbach_run.topology.inventory import load_inventory
 
 
 def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory: Path | None) -> int:

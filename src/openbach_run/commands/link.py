@@ -18,8 +18,8 @@ from constellation import changes as constellation_changes
 from link_file import Change, LinkFileError
 
 from openbach_run.errors import InputError
-from openbach_run.satellite import acm, mahimahi, opensand, rtt
 from openbach_run.progress import Reporter
+from openbach_run.satellite import acm, mahimahi, opensand, rtt
 
 QUIET_S = 2.0
 """Progress is told of what takes longer."""

@@ -14,33 +14,34 @@ from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
-from openbach_run.results.files import as_csv, as_json, write_parquet
-from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
-from openbach_run.campaign.table import campaign_table
-from openbach_run.openbach.addresses import inventory_file, unknown_entities
+from openbach_run.campaign.execute import Executor, PlannedRun, cpus_for
+from openbach_run.campaign.file import plan_file
+from openbach_run.campaign.forecast import forecast
 from openbach_run.campaign.plan import Campaign, plan
 from openbach_run.campaign.settings import parse_seeds
-from openbach_run.campaign.file import plan_file
+from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
+from openbach_run.campaign.table import campaign_table
 from openbach_run.commands.check import check
 from openbach_run.engine.cluster import ClusterEngine
+from openbach_run.engine.contract import Engine
 from openbach_run.engine.platform.engine import ControllerEngine
-from openbach_run.engine.virtual.programs import vpns_named
 from openbach_run.engine.platform.rest import CONTROLLER_FILE, Controller, read_access
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
+from openbach_run.engine.virtual.programs import vpns_named
 from openbach_run.errors import InputError, SetupError
-from openbach_run.campaign.execute import Engine, Executor, PlannedRun, cpus_for
-from openbach_run.campaign.forecast import forecast
-from openbach_run.topology.hosts import Inventory
-from openbach_run.topology.inventory import load_inventory
+from openbach_run.openbach.addresses import inventory_file, unknown_entities
 from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.lint import lint
-from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.project import PROJECT
+from openbach_run.openbach.refusals import Malformed
+from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
+from openbach_run.results.files import as_csv, as_json, write_parquet
 from openbach_run.results.record import Record, Store
-from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
+from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
+from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.inventory import load_inventory
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 REMOTE_RUNS = 256
 """Runs that wait at a Dask scheduler at the same time."""

@@ -21,15 +21,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openbach_run.engine.virtual.cache import Progress, cache_directory
 from openbach_run.engine.contract import Outcome
+from openbach_run.engine.virtual.cache import cache_directory
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import SetupError
+from openbach_run.paths import REPOSITORY
+from openbach_run.progress import Progress
 
 if TYPE_CHECKING:
     from distributed import Client
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 CONNECT_LIMIT_S = 10
 Jobs = tuple[tuple[str, str], ...]
 """Names of jobs and the folders of their files, on the worker as here."""

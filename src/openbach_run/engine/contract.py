@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
+from openbach_run.progress import Progress
 
 COMPLAINED = "Kernel Complained"
 OnEvent = Callable[[Mapping[str, Any]], None]
@@ -22,3 +24,19 @@ class Outcome:
     wall_s: float
     capture_sha256: str
     error: str | None
+
+
+class Engine(Protocol):
+    """What executes a run."""
+
+    @property
+    def identity(self) -> dict[str, str]: ...
+
+    @property
+    def packages(self) -> tuple[str, ...]: ...
+
+    def prepare(self, progress: Progress) -> None: ...
+
+    def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome: ...
+
+    def stop(self) -> None: ...

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openbach_run.guest.director import JobInstance, JobStatus, LaunchRefused, SECOND_US
 from openbach_run.guest import warm
+from openbach_run.guest.director import SECOND_US, JobInstance, JobStatus, LaunchRefused
 from openbach_run.guest.network import Namespace, inside
 
 if TYPE_CHECKING:

@@ -35,12 +35,12 @@ def main() -> int:
 
 def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
     # Imported here, so that an error in them is reported like any other.
+    from openbach_run.guest import network, warm
+    from openbach_run.guest.agent import PYTHON_PATH, GuestAgents
     from openbach_run.guest.director import Director
-    from openbach_run.topology.hosts import Inventory
     from openbach_run.openbach.job import Job
     from openbach_run.openbach.values import bind
-    from openbach_run.guest import network, warm
-    from openbach_run.guest.agent import GuestAgents, PYTHON_PATH
+    from openbach_run.topology.hosts import Inventory
 
     def observe(event: dict[str, Any]) -> None:
         events.write(json.dumps(event) + "\n")

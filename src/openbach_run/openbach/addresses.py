@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.topology.hosts import Inventory
 from openbach_run.openbach.lint import Finding
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.values import kind_of
+from openbach_run.paths import REPOSITORY
+from openbach_run.topology.hosts import Inventory
 
-OURS = Path(__file__).resolve().parents[2] / "inventory.yml"
+OURS = REPOSITORY / "inventory.yml"
 KEYS = ("file", "constants")
 
 

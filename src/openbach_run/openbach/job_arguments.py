@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from openbach_run.openbach.job import Argument, Command, INSTANCE_TYPES, Job, WrongType
+
+from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job, WrongType
 from openbach_run.openbach.refusals import BadPlaceholder, Crash, Refusal, as_list, near
 from openbach_run.openbach.stored import to_stored, type_name
 

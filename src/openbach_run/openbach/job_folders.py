@@ -11,8 +11,8 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Job
-from openbach_run.openbach.scenario import read_json
 from openbach_run.openbach.limits import check_declaration
+from openbach_run.openbach.scenario import read_json
 from openbach_run.yaml_files import read_yaml
 
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)

@@ -22,7 +22,7 @@ from string import Template
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.openbach.job import Argument, INSTANCE_TYPES, Job, convert
+from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Job, convert
 from openbach_run.openbach.scenario import SAME, Scenario
 from openbach_run.openbach.values import job_values, jobs_started, placeholders, sole_placeholder
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from openbach_run.openbach.job import Argument, Command, INSTANCE_TYPES, Job
 from openbach_run.openbach.functions import WAIT_LISTS
+from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job
+from openbach_run.openbach.limits import check
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.values import job_values, jobs_started, kind_of, placeholders, substitute
-from openbach_run.openbach.limits import check
 
 NOT_RUN = (
     "if", "while", "assign_collector", "install_agent", "uninstall_agent", "list_job_instances", "set_log_severity_job",

@@ -26,16 +26,16 @@ from typing import Any
 
 import yaml
 
-from openbach_run.openbach.addresses import OURS, with_addresses
 from openbach_run.errors import InputError
-from openbach_run.topology.hosts import Host, Inventory
-from openbach_run.topology.inventory import agent_addresses, load_inventory
+from openbach_run.openbach.addresses import OURS, with_addresses
 from openbach_run.openbach.job_folders import Package, load_packages
+from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.scenario import Scenario, read_scenario
 from openbach_run.openbach.values import jobs_started
-from openbach_run.openbach.limits import argument_choices
+from openbach_run.paths import REPOSITORY
+from openbach_run.topology.hosts import Host, Inventory
+from openbach_run.topology.inventory import agent_addresses, load_inventory
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECT = "satvpn"
 PROJECT_DESCRIPTION = (
     "VPNs and performance enhancing proxies over GEO and LEO satellite links: transfer times by VPN, position of the "

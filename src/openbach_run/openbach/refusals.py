@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import WrongType
-
 
 NUMBER = (int, float, str)
 MAX_LENGTH = 500

@@ -8,13 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from openbach_run.errors import InputError
-from openbach_run.openbach.job import Job
-from openbach_run.openbach.refusals import BadPlaceholder, Crash, MAX_LENGTH, Malformed, Refusal, TOO_LONG, as_list, crash_answer
-from openbach_run.openbach.stored import check_type, read_entry
-from openbach_run.openbach.functions import add_waits, read_function
-from openbach_run.openbach.values import placeholders, texts_of
 
+from openbach_run.errors import InputError
+from openbach_run.openbach.functions import add_waits, read_function
+from openbach_run.openbach.job import Job
+from openbach_run.openbach.refusals import (
+    MAX_LENGTH,
+    TOO_LONG,
+    BadPlaceholder,
+    Crash,
+    Malformed,
+    Refusal,
+    as_list,
+    crash_answer,
+)
+from openbach_run.openbach.stored import check_type, read_entry
+from openbach_run.openbach.values import placeholders, texts_of
 
 SAME = "same"
 """The value of what follows another one: a proxy's congestion control is the end hosts'."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+
 from openbach_run.openbach.job import INSTANCE_TYPES, Job
 from openbach_run.openbach.refusals import Malformed, as_list
-from openbach_run.openbach.values import job_values, jobs_started, kind_of, leaves, placeholders, substitute
 from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.values import job_values, jobs_started, kind_of, leaves, placeholders, substitute
 
 
 def check_values(scenario: Scenario, values: Mapping[str, str], jobs: Mapping[str, Job]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 from typing import Any
+
 from openbach_run.openbach.job import WrongType, convert
 from openbach_run.openbach.refusals import Crash, Refusal, as_list
 from openbach_run.openbach.values import placeholders

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from string import Template
 from typing import Any
+
 from openbach_run.errors import InputError
-from openbach_run.openbach.job import Argument, Command, INSTANCE_TYPES, Job, argv, convert, word
+from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job, argv, convert, word
 from openbach_run.openbach.refusals import BadPlaceholder, NoValue
 
 

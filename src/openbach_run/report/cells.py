@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from openbach_run.results import run_files
 from openbach_run.errors import InputError
-from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.openbach.scenario import SAME
-from openbach_run.results.record import Record, Store
+from openbach_run.results import run_files
+from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_time import least_transfer_time_s
+from openbach_run.results.record import Record, Store
 
 LONGEST_NAME = 100
 

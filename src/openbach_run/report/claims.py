@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
-from openbach_run.results.intervals import Estimate, difference, ratio
 from openbach_run.report.cells import Campaigns, Cell, Selection, matches, name_of, partner
+from openbach_run.results.intervals import Estimate, difference, ratio
 
 MIN_SEEDS = 5
 """With fewer the interval holds the median with less than 94 % (see `intervals`)."""

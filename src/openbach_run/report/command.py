@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from openbach_run.results.files import as_csv, write_parquet
-from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, markdown_rows
 from openbach_run.errors import InputError
+from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document
 from openbach_run.report.cells import Campaigns, pep_hosts, printable, read_campaigns
 from openbach_run.report.claims import Verdict, judge, read_claims, why
 from openbach_run.report.csv_files import cells_csv, claims_csv
+from openbach_run.results.files import as_csv, write_parquet
+from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, markdown_rows
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 TEMPLATES = REPOSITORY / "reports/templates"
 FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
 CLAIMS = REPOSITORY / "reports/claims.yml"

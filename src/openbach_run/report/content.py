@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from openbach_run.results.intervals import Estimate
 from openbach_run.openbach.scenario import SAME
 from openbach_run.report import figures
 from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, printable, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
 from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values
 from openbach_run.report.recommendations import AS_GOOD, recommend
+from openbach_run.results.intervals import Estimate
 from openbach_run.results.tables import Markdown, Table, figure, plain
 
 MEASURE = "transfer_time_s"

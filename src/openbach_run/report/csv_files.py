@@ -7,9 +7,9 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from openbach_run.results.intervals import Estimate, difference, ratio
 from openbach_run.report.cells import Campaigns, Cell, partner
 from openbach_run.report.claims import Verdict
+from openbach_run.results.intervals import Estimate, difference, ratio
 
 CELL_COLUMNS = (
     "measure", "median", "low", "high", "seeds", "failed", "not_run", "difference", "difference_low", "difference_high",

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import matplotlib
 import numpy
@@ -18,21 +17,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
+from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
+from openbach_run.report.cells import Cell, file_name, is_number, partner, said
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.results.record import statistics
-from openbach_run.report.cells import Cell, file_name, is_number, partner, said
 
 MEASURE = "transfer_time_s"
-WIDTH_IN = 7.0
-COLOURS = ("#000000", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
-"""Told apart by the colour-blind as well (Okabe and Ito 2008)."""
-STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
-MARKERS = ("o", "s", "^", "D", "v", "P")
-SETTINGS: Any = {
-    "svg.hashsalt": "openbach-run", "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8,
-    "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True,
-    "text.parse_math": False,  # a $ in a value is a $
-}  # fmt: skip
 WIDE = 3
 """An axis of ratios that reaches over more than this factor is logarithmic."""
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.report.cells import Cell, partner
 from openbach_run.report.claims import MIN_SEEDS
+from openbach_run.results.intervals import Estimate, ratio
 
 AS_GOOD = 1.05
 """A configuration is as good as the best if it may take no more than this times its time (the report calls 5 % fair)."""

@@ -9,8 +9,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from openbach_run.results.record import Record
+
 from openbach_run.results.measures import FACTORS, NUMBERS
+from openbach_run.results.record import Record
 
 
 def row(record: Record) -> dict[str, Any]:

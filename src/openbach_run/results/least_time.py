@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-
 FRAME_BYTES, SEGMENT_BYTES = 1514, 1448
 MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median, median_low
 from typing import Any, NamedTuple
+
 from openbach_run.results import flows
 from openbach_run.results.record import statistics
 from openbach_run.results.run_files import DamagedRecord, is_number

@@ -26,8 +26,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from openbach_run.results import run_files
 from openbach_run.errors import InputError
+from openbach_run.results import run_files
 from openbach_run.results.run_files import DamagedRecord
 
 FINISHED = "Finished Ok"

@@ -7,8 +7,8 @@ import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from openbach_run.results.intervals import Estimate
 
+from openbach_run.results.intervals import Estimate
 
 LATEX = str.maketrans({
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},

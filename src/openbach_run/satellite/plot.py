@@ -11,7 +11,7 @@ import link_file
 import matplotlib
 from matplotlib.figure import Figure
 
-from openbach_run.report.figures import COLOURS, SETTINGS, STYLES, WIDTH_IN
+from openbach_run.drawing import COLOURS, SETTINGS, STYLES, WIDTH_IN
 
 METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from openbach_run.errors import InputError
-from openbach_run.topology.hosts import Host, Interface, Inventory, MAIN_TABLE, Network, Route, Rule
+from openbach_run.topology.hosts import MAIN_TABLE, Host, Interface, Inventory, Network, Route, Rule
 
 INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

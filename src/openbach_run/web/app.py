@@ -15,8 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
-from openbach_run.openbach import project
 from openbach_run.errors import InputError, SetupError
+from openbach_run.openbach import project
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.web import api_instances, api_login, api_platform, api_projects, page
 from openbach_run.web.answers import Json, Refusal, Services, refuse

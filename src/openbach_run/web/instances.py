@@ -12,17 +12,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from openbach_run.results import run_files
 from openbach_run.campaign.plan import Campaign, sub_scenarios
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.errors import InputError
-from openbach_run.topology.hosts import Inventory
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, parse_scenario
 from openbach_run.openbach.start import check_values
 from openbach_run.openbach.values import jobs_started
+from openbach_run.results import run_files
 from openbach_run.results.record import events, statistics
 from openbach_run.results.run_files import DamagedRecord
+from openbach_run.topology.hosts import Inventory
 from openbach_run.web.answers import Refusal, Services, not_found, refused_scenario
 from openbach_run.web.replay import Names, ScenarioState, as_date, begin, document, end, replay
 from openbach_run.web.store import STOPPED, Row

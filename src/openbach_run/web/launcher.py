@@ -21,14 +21,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from openbach_run.results import run_files
-from openbach_run.campaign.plan import Campaign, NO_FILE, check_cells, check_references
+from openbach_run.campaign.execute import PlannedRun, execute_run
+from openbach_run.campaign.plan import NO_FILE, Campaign, check_cells, check_references
 from openbach_run.campaign.spec import RunSpec
+from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError, SetupError
-from openbach_run.campaign.execute import Engine, PlannedRun, execute_run
-from openbach_run.topology.hosts import Inventory
 from openbach_run.openbach.job_folders import Package
+from openbach_run.results import run_files
 from openbach_run.results.record import Record, Store, events
+from openbach_run.topology.hosts import Inventory
 from openbach_run.web.replay import as_date
 from openbach_run.web.store import FINISHED_KO, RUNNING, SCHEDULING, STOPPED, Database, Row
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.plan import Campaign, campaign_of
+from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
+from openbach_run.campaign.table import campaign_table
 from openbach_run.errors import InputError
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record, Store, events
-from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
-from openbach_run.campaign.table import campaign_table
 from openbach_run.results.tables import said
 from openbach_run.web.answers import Services, is_number, not_found
 from openbach_run.web.instances import GUEST_START_MS, find_scenario, project_inventory, sent_statistics

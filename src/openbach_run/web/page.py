@@ -17,16 +17,16 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader
 from starlette.datastructures import FormData, UploadFile
 
-from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.plan import settings_of, sweep_table
+from openbach_run.campaign.settings import parse_seeds
+from openbach_run.campaign.sub_runs import unfold_all
 from openbach_run.engine.platform.rest import CONTROLLER_FILE
 from openbach_run.errors import InputError
+from openbach_run.openbach.limits import argument_choices
+from openbach_run.openbach.project import PROJECT
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario
-from openbach_run.openbach.project import PROJECT
 from openbach_run.results.files import as_csv
-from openbach_run.campaign.sub_runs import unfold_all
-from openbach_run.openbach.limits import argument_choices
 from openbach_run.web import answers, launches, reports
 from openbach_run.web.answers import Json, Refusal, Services, With, not_found
 from openbach_run.web.instances import find_instance, find_scenario, read_scenario

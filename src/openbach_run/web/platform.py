@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 
 from openbach_run.openbach import project
-from openbach_run.topology.hosts import Inventory
-from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.job import Job
+from openbach_run.openbach.job_folders import Package
+from openbach_run.topology.hosts import Inventory
 from openbach_run.web.replay import as_date
 
 VERSION = "2.7.0"

@@ -16,21 +16,22 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from openbach_run.openbach.addresses import OURS
+from openbach_run.campaign.execute import cpus_for
+from openbach_run.engine.contract import Engine
 from openbach_run.engine.platform.rest import CONTROLLER_FILE, write_access
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
-from openbach_run.campaign.execute import Engine, cpus_for
-from openbach_run.topology.inventory import agent_addresses, load_inventory
+from openbach_run.openbach.addresses import OURS
 from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.project import load_scenarios
+from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
+from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.app import make_app
 from openbach_run.web.connections import CONNECTIONS, config, connections_for, log_few_lines
 from openbach_run.web.platform import Platform
 from openbach_run.web.sessions import LOGIN, Sessions
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 PORT = 8000
 LEAST_PASSWORD = 12
 BACKLOG = 512

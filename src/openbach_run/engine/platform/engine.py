@@ -25,14 +25,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from openbach_run.engine.platform import leftovers, reasons, rest
-from openbach_run.engine.virtual.cache import Progress
-from openbach_run.engine.platform.rest import Controller, Lost, Refused
 from openbach_run.engine.contract import Outcome
+from openbach_run.engine.platform import leftovers, reasons, rest
+from openbach_run.engine.platform.rest import Controller, Lost, Refused
 from openbach_run.errors import SetupError
 from openbach_run.openbach.job_folders import form_of
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.values import jobs_started
+from openbach_run.progress import Progress
 
 POLL_S = 1.0
 ARRIVAL_LIMIT_S = 10.0

@@ -23,8 +23,6 @@ from pathlib import Path
 
 from openbach_run.errors import SetupError
 
-Progress = Callable[[str, float], None]
-"""Told what is being made, and which part of it is done (0 to 1)."""
 KEPT_UNUSED_DAYS = 30
 
 

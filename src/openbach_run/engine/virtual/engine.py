@@ -19,19 +19,20 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
-from openbach_run.results import run_files
-from openbach_run.engine.virtual.cache import Progress, cache_directory
+
+from openbach_run.engine.contract import OnEvent, Outcome
+from openbach_run.engine.virtual.cache import cache_directory
 from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, ensure_code, ensure_image
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel
+from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, ensure_vpn_programs, vpns_named
 from openbach_run.errors import SetupError
+from openbach_run.progress import Progress
+from openbach_run.results import run_files
 from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
-from openbach_run.engine.contract import OnEvent, Outcome
-from openbach_run.engine.virtual.outcome import outcome_of
-
 
 GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
 """A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for its jobs."""
@@ -44,7 +45,10 @@ RUN_LIMIT_BYTES = 64 << 20
 RUN_LIMIT_FILES = 20_000
 """What a run may write, its capture apart; one that writes more is ended."""
 CAPTURE = "capture.pcapng"
-GUEST_MODULES = ("__init__.py", "director.py", "errors.py", "hosts.py", "jobs.py", "model.py", "guest")
+GUEST_MODULES = (
+    *("__init__.py", "errors.py", "topology/__init__.py", "topology/hosts.py", "guest"),
+    *(f"openbach/{name}.py" for name in ("__init__", "job", "refusals", "values")),
+)
 """What of this package runs in the guest. A change to anything else makes no finished run stale."""
 
 

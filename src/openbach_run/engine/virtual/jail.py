@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from openbach_run.engine.virtual.cache import Progress, content_hash, made_once
+from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import ensure_tools, run
 from openbach_run.errors import SetupError
+from openbach_run.progress import Progress
 
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-static")
 VARIABLE = "OPENBACH_RUN_JAIL"

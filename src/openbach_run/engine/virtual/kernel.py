@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from openbach_run.engine.virtual.cache import Progress, content_hash, made_once
+from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import Apt, ensure_tools, run
 from openbach_run.errors import SetupError
+from openbach_run.progress import Progress
 
 SUITES = ("trixie-backports", "trixie", "sid")
 SOURCES = ("linux-source-7.2", "linux-source-7.3")

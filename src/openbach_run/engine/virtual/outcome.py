@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
+
+from openbach_run.engine.contract import COMPLAINED, Outcome
 from openbach_run.results import run_files
 from openbach_run.results.record import DAMAGED
 from openbach_run.results.run_files import DamagedRecord
-from openbach_run.engine.contract import COMPLAINED, Outcome
-
 
 COMPLAINT = re.compile(
     r"\[ *\d+\.\d+\] (((WARNING|BUG|UBSAN|Oops|Call Trace|refcount_t):|INFO: (rcu|task)|Kernel panic|kernel BUG at"

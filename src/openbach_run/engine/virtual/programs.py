@@ -16,9 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from openbach_run.engine.virtual.cache import Progress, content_hash, made_once
+from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import ensure_tools, run
 from openbach_run.errors import SetupError
+from openbach_run.progress import Progress
 
 DIRECTORY = "bin"
 """Where they stand in the guest's code; the guest tree has links to them on its PATH."""

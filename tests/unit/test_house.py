@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The folders of src/openbach_run follow the way of the data: a room imports only from rooms above it, in no circle, and the
+guest has exactly the modules that its own imports lead to."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from openbach_run.engine.virtual.engine import GUEST_MODULES
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+ROOMS = (
+    *("errors", "paths", "progress", "yaml_files", "drawing", "topology", "openbach", "results", "satellite", "guest"),
+    *("engine", "campaign", "report", "web", "commands"),
+)
+"""From the first to the last; `python -m openbach_run` and the package itself stand outside."""
+MODULES = {
+    ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in SOURCE.glob("openbach_run/**/*.py")
+}
+
+
+def imported(module: str) -> Iterator[str]:
+    """The modules of ours that a module imports, at its top or later."""
+    file = MODULES[module]
+    package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            for alias in node.names:
+                found = f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base
+                yield from {found} & MODULES.keys()
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.count(".") and not name.endswith("__main__")])
+def test_no_import_upwards(module: str) -> None:
+    assert room(module) in ROOMS, "a new room needs its place in ROOMS"
+    upwards = [one for one in imported(module) if one.count(".") and ROOMS.index(room(one)) > ROOMS.index(room(module))]
+    assert not upwards
+
+
+def test_no_circle() -> None:
+    list(TopologicalSorter({module: set(imported(module)) - {module} for module in MODULES}).static_order())
+
+
+def test_the_guest_has_what_it_imports_and_no_more() -> None:
+    """Packages come with their modules, as Python imports them."""
+    found: set[str] = set()
+    waiting = {"openbach_run.guest.main", "openbach_run.guest.collect_agent"}
+    while waiting:
+        module = waiting.pop()
+        found.add(module)
+        parents = {module.rsplit(".", depth)[0] for depth in range(1, module.count(".") + 1)}
+        waiting |= ({*imported(module), *parents}) - found
+    taken = {
+        name
+        for name, file in MODULES.items()
+        for path in GUEST_MODULES
+        if file.relative_to(SOURCE / "openbach_run").is_relative_to(path)
+    }
+    assert found | {"openbach_run.guest.init"} == taken
+
+
+def test_the_guest_needs_nothing_but_python() -> None:
+    standard = sys.stdlib_module_names | {"openbach_run", "collect_agent"}
+    for path in GUEST_MODULES:
+        place = SOURCE / "openbach_run" / path
+        for file in [place] if place.is_file() else place.glob("**/*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Import | ast.ImportFrom) and not getattr(node, "level", 0):
+                    names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+                    assert {name.split(".")[0] for name in names} <= standard, file
