@@ -166,7 +166,7 @@ class LeavesGarbage:
 
 
 class Spec:
-    run_id, arguments, seed, identity = RECORD.run_id, RECORD.arguments, 1, RECORD.identity
+    run_id, values, seed, identity = RECORD.run_id, RECORD.arguments, 1, RECORD.identity
     scenario: ClassVar[dict[str, str]] = {"name": "geo"}
 
     def for_guest(self) -> dict[str, object]:
