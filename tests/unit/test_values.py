@@ -219,7 +219,7 @@ def test_scenarios_that_start_each_other_have_an_end() -> None:
 
 def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "t.json"
-    swept = {"x-sweep": {"limits": {"n": ["1k", "2X"]}}, "arguments": {"n": ""}}
+    swept = {"x-sweep": {"values": {"n": ["1k", "2X"]}}, "arguments": {"n": ""}}
     file.write_text(json.dumps({"name": "t", "openbach_functions": [transfer("$n")], **swept}))
     assert main.main(["--check", str(file)]) == 0  # the backend would accept it
     assert "warning: x-sweep: n=2X: n is unlimited, or from 1" in capsys.readouterr().err

@@ -161,8 +161,9 @@ class VirtualEngine:
         self, spec: Mapping[str, Any], code: Path, run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
     ) -> subprocess.Popen[bytes]:
         assert self._kernel and self._jail and self._image
+        hosts = len(spec.get("inventory", {}).get("hosts", ()))
         kernel_arguments = (
-            f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * len(spec['inventory']['hosts']))}M",
+            f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * hosts)}M",
             "quiet",
             "loglevel=5",  # warnings too
             "panic=-1",
