@@ -115,6 +115,7 @@ def test_a_run_goes_on_whatever_clients_do(tmp_path: Path, sockets: ExitStack) -
     app = application(tmp_path, lambda: DirectedEngine(gate), workers=1)
     with listening(app, FEW) as url:
         session = requests.Session()
+        session.headers["Connection"] = "close"  # one that is kept open and idle has to make room, too
         session.get(entrance(app, url), timeout=LIMIT_S).raise_for_status()
         path = f"{url}project/satvpn/scenario/geo/scenario_instance/"
         number = session.post(path, json={"arguments": ARGUMENTS}, timeout=LIMIT_S).json()["scenario_instance_id"]

@@ -31,16 +31,17 @@ LINES_EVERY_S = 1.0
 
 
 class Connection(H11Protocol):
-    """One client. `limit_concurrency` of its configuration is the number that there are always fewer of."""
+    """One client of at most `most`. (uvicorn's own limit also counts requests of clients that have gone.)"""
+
+    most = CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        assert self.limit_concurrency is not None
         self._clock: asyncio.TimerHandle | None = None
         self._owed: Any = None
         self._stalled: asyncio.TimerHandle | None = None
         self.since_s = self.loop.time()
         super().connection_made(transport)
-        if len(self.connections) >= self.limit_concurrency:
+        if len(self.connections) > self.most:
             waiting = [one for one in self.connections if isinstance(one, Connection) and one.waits]
             min(waiting, key=lambda one: one.since_s).give_up()
         self._expect()
@@ -96,7 +97,7 @@ class Connection(H11Protocol):
 def config(app: Any, connections: int = CONNECTIONS) -> uvicorn.Config:
     """Of a server with at most that many connections."""
     return uvicorn.Config(
-        app, http=Connection, ws="none", limit_concurrency=connections + 1, log_level="warning", log_config=None,
+        app, http=type("Limited", (Connection,), {"most": connections}), ws="none", log_level="warning", log_config=None,
         access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=LONGEST_SHUTDOWN_S,
     )  # fmt: skip
 
