@@ -253,7 +253,9 @@ def compare(
     ours = measured[OURS].columns
     for name in commands:
         others = measured[name].columns
-        shown = [f"{ratio(values, others[column]):5.2f} {column}" for column, values in ours.items() if column in others]
+        shown = [
+            f"{ratio(values, others[column]):5.2f} {column}" for column, values in ours.items() if column in others
+        ]
         if name != OURS:
             print(f"    {OURS} / {name}: " + ", ".join(shown), flush=True)
     return measured
@@ -272,7 +274,9 @@ def paths(out: Path, connections: int, pipes: int) -> dict[str, list[str]]:
         (out / "haproxy.cfg").write_text(HAPROXY.format(connections=connections, pipes=pipes))
         commands[PEER] = [haproxy, "-db", "-q", "-f", f"{out}/haproxy.cfg"]
     else:
-        print("haproxy is not installed (Debian has it: `apt-get install haproxy`): nothing to compare with but no proxy")
+        print(
+            "haproxy is not installed (Debian has it: `apt-get install haproxy`): nothing to compare with but no proxy"
+        )
     if pepsal := shutil.which("pepsal"):
         commands["pepsal"] = [pepsal, "-c", "4096"]
     return commands
@@ -305,7 +309,9 @@ def main() -> None:
             compare(lab, commands, partial(set_up, lab))
             for proxy in (OURS, PEER):
                 if proxy in commands:
-                    print(f"{idle} idle connections: {proxy} has {idle_memory(lab, commands[proxy], idle):.1f} MB resident")
+                    print(
+                        f"{idle} idle connections: {proxy} has {idle_memory(lab, commands[proxy], idle):.1f} MB resident"
+                    )
         lab.close()
 
 

@@ -169,7 +169,13 @@ def second_tunnel(functions: Functions, path: SatellitePath, port: str) -> Satel
     """The path with one more tunnel, which only the TCP flow with this server port takes."""
     own = {"tunnel": "1", "flow_port": port}
     pop: dict[str, Any] = {"kind": "$vpn_2", "local_ip": POP_IP, "remote_ip": BOX_IP, "remote_network": PC_LAN, **own}
-    box: dict[str, Any] = {"kind": "$vpn_2", "local_ip": BOX_IP, "remote_ip": POP_IP, "remote_network": ENTERPRISE_LAN, **own}
+    box: dict[str, Any] = {
+        "kind": "$vpn_2",
+        "local_ip": BOX_IP,
+        "remote_ip": POP_IP,
+        "remote_network": ENTERPRISE_LAN,
+        **own,
+    }
     server = functions.add("pop", "vpn", "second VPN server", [], path.forwards, **pop, server={})
     client = functions.add("box", "vpn", "second VPN client", [server], path.forwards, **box, client={})
     forwards = [
@@ -288,7 +294,13 @@ def voip(name: str) -> dict[str, Any]:
     transfer_server = functions.add("server", "file_transfer", "transfer server", path.settled, [], server={})
     call_server = functions.add("server", "voip", "call server", path.settled, [], server={})
     ready = path_ready(functions, path)
-    unlimited = {"server_ip": SERVER_IP, "size": "unlimited", "direction": "$background", "cc": "$cc", "flow": "background"}
+    unlimited = {
+        "server_ip": SERVER_IP,
+        "size": "unlimited",
+        "direction": "$background",
+        "cc": "$cc",
+        "flow": "background",
+    }
     transfer = functions.add("pc", "file_transfer", "background", [transfer_server], [ready], client=unlimited)
     pings = functions.add("pc", "ping_series", "pings", [], [ready], interval_s="$ping_s", destination_ip=SERVER_IP)
     call = functions.add("pc", "voip", "call", [call_server, transfer, pings], [ready],

@@ -80,7 +80,16 @@ class Chaos:
     # The command
 
     def start(self, campaign: tuple[str, ...], *more: str, results: Path | None = None) -> subprocess.Popen[str]:
-        words = [sys.executable, "-m", "openbach_run", *campaign, *more, "--results", str(results or self.results), "--quiet"]
+        words = [
+            sys.executable,
+            "-m",
+            "openbach_run",
+            *campaign,
+            *more,
+            "--results",
+            str(results or self.results),
+            "--quiet",
+        ]
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "XDG_CACHE_HOME": str(self.cache)}
         return subprocess.Popen(
             words, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -163,7 +172,9 @@ class Chaos:
         now = {name: sha for name, sha in self.good().items() if name in wanted}
         if now != wanted:
             raise Wrong(f"captures differ from an undisturbed run: {now} instead of {wanted}")
-        if left := [path.name for path in (self.results / "runs").iterdir() if path.suffix in (".unfinished", ".replaced")]:
+        if left := [
+            path.name for path in (self.results / "runs").iterdir() if path.suffix in (".unfinished", ".replaced")
+        ]:
             raise Wrong(f"left: {left}")
 
     def blow(self, name: str, campaign: tuple[str, ...]) -> None:
@@ -232,7 +243,9 @@ def read_only(chaos: Chaos, campaign: tuple[str, ...]) -> None:
 
 def damaged_cache(chaos: Chaos, campaign: tuple[str, ...]) -> None:
     """Of what is made again in seconds: the code of a run, the proxy."""
-    entries = [entry for kind in ("code", "satpep") for entry in chaos.cache.glob(f"openbach-run/{kind}-*") if entry.is_dir()]
+    entries = [
+        entry for kind in ("code", "satpep") for entry in chaos.cache.glob(f"openbach-run/{kind}-*") if entry.is_dir()
+    ]
     for entry in entries:
         files = sorted(file for file in entry.rglob("*") if file.is_file())
         file = chaos.random.choice(files)
@@ -291,7 +304,9 @@ def copy_cache(place: Path) -> None:
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openbach-run"
     place.mkdir(parents=True)
     for entry in own.glob("*"):
-        if entry.name.startswith(("kernel-", "image-", "satpep-")) and not entry.name.endswith((".lock", ".unfinished")):
+        if entry.name.startswith(("kernel-", "image-", "satpep-")) and not entry.name.endswith(
+            (".lock", ".unfinished")
+        ):
             subprocess.run(["cp", "-a", str(entry), str(place)], check=True)
 
 
@@ -321,7 +336,9 @@ def main(argv: list[str] | None = None) -> int:
                 try:
                     chaos.blow(name, campaign)
                 except Wrong as wrong:
-                    print(f"WRONG after {name} on {' '.join(campaign)} (seed {arguments.seed}): {wrong}", file=sys.stderr)
+                    print(
+                        f"WRONG after {name} on {' '.join(campaign)} (seed {arguments.seed}): {wrong}", file=sys.stderr
+                    )
                     return 1
                 passed_s = time.monotonic() - start_s
                 print(f"{passed_s:6.0f} s, {chaos.runs:5} runs: {name}: {' '.join(campaign)}", flush=True)

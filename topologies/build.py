@@ -29,7 +29,9 @@ ARGUMENTS = {
 DEFAULTS = {"cc": "cubic", "size": "5M", "rate": "10M", "loss": "0"}
 
 
-def downloads(inventory: str, description: str, links: dict[str, tuple[str, str, str]], pcs: Sequence[str]) -> dict[str, Any]:
+def downloads(
+    inventory: str, description: str, links: dict[str, tuple[str, str, str]], pcs: Sequence[str]
+) -> dict[str, Any]:
     """`links`: of each satellite the orbit and the networks on its user side and on the gateway's."""
     functions: list[dict[str, Any]] = []
     references = {"server_ip": "satvpn_server.enterprise_lan.address"}
@@ -73,7 +75,9 @@ def downloads(inventory: str, description: str, links: dict[str, tuple[str, str,
 
 SATELLITE = {"sat": ("geo", "uplink", "feeder")}
 SCENARIOS = {
-    "lan": downloads("lan.yml", "Three PCs of an office download over its GEO terminal", SATELLITE, ["pc_1", "pc_2", "pc_3"]),
+    "lan": downloads(
+        "lan.yml", "Three PCs of an office download over its GEO terminal", SATELLITE, ["pc_1", "pc_2", "pc_3"]
+    ),
     "two_links": downloads(
         "two_links.yml",
         "Two PCs behind a box with two access links: one downloads over GEO, the other over LEO",
@@ -98,7 +102,9 @@ def star_inventory(terminals: int) -> dict[str, Any]:
         **{f"lan_{number}": f"172.16.{number}.0/24" for number in numbers},
     }  # fmt: skip
     pcs = {
-        f"satvpn_pc_{number}": host("pc", {"to_st": (f"lan_{number}", f"172.16.{number}.2")}, default=f"172.16.{number}.1")
+        f"satvpn_pc_{number}": host(
+            "pc", {"to_st": (f"lan_{number}", f"172.16.{number}.2")}, default=f"172.16.{number}.1"
+        )
         for number in numbers
     }
     terminal_hosts = {
@@ -109,7 +115,9 @@ def star_inventory(terminals: int) -> dict[str, Any]:
         for number in numbers
     }  # fmt: skip
     back = {f"lan_{number}": f"10.10.2.{number + 1}" for number in numbers}
-    satellite = host("sat", {"to_st": ("uplink", "10.10.2.1"), "to_gw": ("feeder", "10.10.3.1")}, default="10.10.3.2", **back)
+    satellite = host(
+        "sat", {"to_st": ("uplink", "10.10.2.1"), "to_gw": ("feeder", "10.10.3.1")}, default="10.10.3.2", **back
+    )
     to_ground = {"to_sat": ("feeder", "10.10.3.2"), "to_server": ("enterprise_lan", "192.168.20.1")}
     gateway = host("gw", to_ground, default="10.10.3.1")
     server = host("server", {"to_gw": ("enterprise_lan", "192.168.20.2")}, default="192.168.20.1")

@@ -96,7 +96,9 @@ class Lab:
         lines = ["link set lo up"]
         for (owner, device), addresses in ADDRESSES.items():
             if owner == host:
-                lines += [f"address add {address} dev {device} {'nodad' if ':' in address else ''}" for address in addresses]
+                lines += [
+                    f"address add {address} dev {device} {'nodad' if ':' in address else ''}" for address in addresses
+                ]
                 lines += [f"link set {device} up"]
         if host != "pep":
             side = 1 if host == "client" else 2
@@ -162,7 +164,9 @@ class Satpep:
         self.seen: list[dict[str, Any]] = []
         self.read_bytes = 0
         log.unlink(missing_ok=True)
-        limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None
+        limit = (
+            (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None
+        )
         arguments = pep.parse(["A", "run"])
         with lab.inside("pep"):
             self.process = subprocess.Popen(
@@ -183,7 +187,7 @@ class Satpep:
         return [event for event in self.seen if kind in ("", event["event"])]
 
     def ended(self, count: int = 1) -> list[dict[str, Any]]:
-        return until(lambda: (self.events("ended") if len(self.events("ended")) >= count else None), f"{count} ended")  # type: ignore[no-any-return]
+        return until(lambda: self.events("ended") if len(self.events("ended")) >= count else None, f"{count} ended")  # type: ignore[no-any-return]
 
     def status(self, key: str) -> str:
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()

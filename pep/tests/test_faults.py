@@ -38,9 +38,7 @@ def urgent(end: socket.socket) -> None:
 
 @pytest.mark.parametrize("descriptors", [None, 36])
 @pytest.mark.parametrize("sender", ["client", "server"])
-def test_an_urgent_byte_holds_nothing_back(
-    lab: Lab, satpep: StartSatpep, sender: str, descriptors: int | None
-) -> None:
+def test_an_urgent_byte_holds_nothing_back(lab: Lab, satpep: StartSatpep, sender: str, descriptors: int | None) -> None:
     """With a pipe and, for want of descriptors, without."""
     running = satpep(descriptors=descriptors)
     client, server = lab.pair(lab.listen())
@@ -78,24 +76,36 @@ def add_a_host_behind_the_server(lab: Lab) -> None:
     """Over a link of 1300 bytes; and a network that the server has no way to."""
     namespace = lab.more("behind")
     with lab.inside("server"):
-        lab.run("ip", "link", "add", "inner", "mtu", "1300", "type", "veth", "peer", "name", "outer", "netns", namespace)
-        lab.run("ip", "-batch", "-", text="""
+        lab.run(
+            "ip", "link", "add", "inner", "mtu", "1300", "type", "veth", "peer", "name", "outer", "netns", namespace
+        )
+        lab.run(
+            "ip",
+            "-batch",
+            "-",
+            text="""
             address add 10.3.0.1/24 dev inner
             address add fd03::1/64 dev inner nodad
             link set inner up
             route add unreachable 10.4.0.0/24
-        """)
+        """,
+        )
         for family in ("ipv4", "ipv6"):
             Path(f"/proc/sys/net/{family}/conf/all/forwarding").write_text("1")
     with lab.inside("behind"):
-        lab.run("ip", "-batch", "-", text="""
+        lab.run(
+            "ip",
+            "-batch",
+            "-",
+            text="""
             link set lo up
             address add 10.3.0.2/24 dev outer
             address add fd03::2/64 dev outer nodad
             link set outer up
             route add default via 10.3.0.1
             route add default via fd03::1
-        """)
+        """,
+        )
     with lab.inside("pep"):
         lab.run("ip", "route", "add", "10.3.0.0/16", "via", "10.2.0.2")
         lab.run("ip", "route", "add", "10.4.0.0/16", "via", "10.2.0.2")
@@ -219,7 +229,9 @@ def test_a_host_that_is_gone_is_noticed(lab: Lab, satpep: StartSatpep, gone: str
 
 def test_a_daemon_that_cannot_start_says_so(lab: Lab, program: Path) -> None:
     with lab.inside("pep"):
-        done = subprocess.run([program, "-d", "-u", "no-such-user"], check=False, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(
+            [program, "-d", "-u", "no-such-user"], check=False, capture_output=True, text=True, timeout=20
+        )
     assert done.returncode == 1
     assert "there is no such user" in done.stderr
 

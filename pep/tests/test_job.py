@@ -56,7 +56,9 @@ def start(lab: Lab, program: Path, tmp_path: Path) -> Iterator[Start]:
 def state(lab: Lab) -> str:
     """All that the job may change on its host."""
     shown = [("nft", "list", "ruleset")]
-    shown += [("ip", family, *what) for family in ("-4", "-6") for what in (("rule",), ("route", "show", "table", "all"))]
+    shown += [
+        ("ip", family, *what) for family in ("-4", "-6") for what in (("rule",), ("route", "show", "table", "all"))
+    ]
     with lab.inside("pep"):
         links = [link["ifname"] for link in json.loads(lab.run("ip", "-j", "link"))]
         return "\n".join([*(lab.run(*command) for command in shown), *links])
@@ -128,9 +130,13 @@ def test_ports_that_are_excepted_pass_unsplit(lab: Lab, start: Start) -> None:
     (["A", "run", "--program", "pepsal"], "pepsal is not installed on this host"),
     (["A", "--at", "C", "run"], "'C' is not a position"),
 ])  # fmt: skip
-def test_what_cannot_work_is_an_error_and_leaves_nothing(lab: Lab, start: Start, arguments: list[str], said: Any) -> None:
+def test_what_cannot_work_is_an_error_and_leaves_nothing(
+    lab: Lab, start: Start, arguments: list[str], said: Any
+) -> None:
     before = state(lab)
-    exit_code, printed = ended(start(*arguments, PATH=os.environ["PATH"]) if "pepsal" in arguments else start(*arguments))
+    exit_code, printed = ended(
+        start(*arguments, PATH=os.environ["PATH"]) if "pepsal" in arguments else start(*arguments)
+    )
     assert exit_code != 0
     assert said in printed
     assert state(lab) == before
@@ -162,7 +168,16 @@ def test_the_manual_page_shows_the_rules_that_are_installed() -> None:
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     ensure_tools({"systemd-analyze": "systemd", "make": "make", "gcc": "gcc"})
-    install = ["make", "-s", "-C", str(ROOT / "pep"), f"OUT={tmp_path}", f"DESTDIR={tmp_path}", "PREFIX=/usr", "install"]
+    install = [
+        "make",
+        "-s",
+        "-C",
+        str(ROOT / "pep"),
+        f"OUT={tmp_path}",
+        f"DESTDIR={tmp_path}",
+        "PREFIX=/usr",
+        "install",
+    ]
     subprocess.run(install, check=True)
     unit = tmp_path / "usr/lib/systemd/system/satpep.service"
     unit.write_text(re.sub("/usr/(sbin|share)/satpep", rf"{tmp_path}\g<0>", unit.read_text()))

@@ -134,7 +134,9 @@ def test_a_reset_arrives_after_the_bytes_before_it(lab: Lab, satpep: StartSatpep
 
 
 @pytest.mark.parametrize("resetter", ["client", "server"])
-def test_a_reset_is_passed_on_while_the_other_direction_is_stalled(lab: Lab, satpep: StartSatpep, resetter: str) -> None:
+def test_a_reset_is_passed_on_while_the_other_direction_is_stalled(
+    lab: Lab, satpep: StartSatpep, resetter: str
+) -> None:
     satpep()
     client, server = lab.pair(lab.listen())
     one, other = (client, server) if resetter == "client" else (server, client)
@@ -306,7 +308,9 @@ def test_a_syn_flood_takes_no_connection_from_others(lab: Lab, satpep: StartSatp
         raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
     addresses = random.Random(1)
     for _ in range(20_000):
-        raw.sendto(syn(f"10.1.0.{addresses.randrange(10, 250)}", SERVER[4], addresses.randrange(1024, 65536)), (SERVER[4], 0))
+        raw.sendto(
+            syn(f"10.1.0.{addresses.randrange(10, 250)}", SERVER[4], addresses.randrange(1024, 65536)), (SERVER[4], 0)
+        )
     client, server = lab.pair(listener)
     client.sendall(b"still there?")
     assert server.recv(100) == b"still there?"
@@ -550,7 +554,10 @@ def test_the_soak_in_short(lab: Lab, satpep: StartSatpep) -> None:
 def test_no_command_line_breaks_the_parser(tmp_path: Path) -> None:
     """pep/tests/fuzz_options.c in short."""
     done = subprocess.run(
-        ["make", "-s", "-C", ROOT / "pep", f"OUT={tmp_path}", "SECONDS=5", "fuzz"], check=False, capture_output=True, text=True
+        ["make", "-s", "-C", ROOT / "pep", f"OUT={tmp_path}", "SECONDS=5", "fuzz"],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert "none broke anything" in done.stderr

@@ -81,7 +81,9 @@ MEASURE = """
 def test_a_program_that_measures_for_ever_how_fast_it_computes_is_named(tmp_path: Path) -> None:
     """Every hundredth reading of the clock enters the kernel; what is computed meanwhile takes no time there."""
     (tmp_path / "record").mkdir()
-    outcome = engine_with(tmp_path / "code", MEASURE, silence_limit_s=900).run({"seed": 1}, tmp_path / "record", 0, print)
+    outcome = engine_with(tmp_path / "code", MEASURE, silence_limit_s=900).run(
+        {"seed": 1}, tmp_path / "record", 0, print
+    )
     assert outcome.error is not None
     assert "program python3 (pid 1) computes without end: no sleep in 60 s of CPU time" in outcome.error
 

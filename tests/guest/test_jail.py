@@ -171,7 +171,9 @@ def test_no_module_is_loaded_once_jobs_run() -> None:
 @pytest.mark.parametrize("shm", ["size=64m", None], ids=["64 MB", "none"])
 def test_memory_is_not_taken_from_dev_shm(tmp_path: Path, shm: str | None) -> None:
     """A container's /dev/shm has 64 MB, the guest 512; another host has none, and a /tmp of the same size."""
-    hidden = f"mount -t tmpfs -o {shm} none /dev/shm" if shm else "mount -t tmpfs -o size=0,nr_inodes=1,mode=0 none /dev/shm"
+    hidden = (
+        f"mount -t tmpfs -o {shm} none /dev/shm" if shm else "mount -t tmpfs -o size=0,nr_inodes=1,mode=0 none /dev/shm"
+    )
     code = tmp_path / "run.py"
     code.write_text(
         "import sys; from pathlib import Path; sys.path[:0] = sys.argv[1:3]\n"

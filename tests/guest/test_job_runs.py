@@ -60,7 +60,9 @@ def test_the_transport_is_the_one_asked_for(run_cells: RunCells) -> None:
     profiles = ("cubic", "cubic_nohystart", "bbr", "bbr2", "bbr3", "hybla", "reno")
     for run in run_cells("geo", "vpn=none", f"cc={','.join(profiles)}", *SMALL):
         assert {read["congestion_control"] for read in run.statistics("transport_profile")} == {run.row["cc"]}
-        (sender,) = [line["congestion_control"] for line in run.statistics("file_transfer") if "transfer_time_s" in line]
+        (sender,) = [
+            line["congestion_control"] for line in run.statistics("file_transfer") if "transfer_time_s" in line
+        ]
         assert sender == run.row["cc"]
 
 

@@ -40,9 +40,7 @@ def run_link(place: Path, link: dict[str, Any], host: str, shell_command: str, *
         Job("sat", "satcom_link", {**LINK, **link, "run": {}}),
         Job(host, "snapshot", {"command": f"sleep {UP_S}; {shell_command}"}, launched=[0]),
     ]
-    ended = command(
-        str(scenario_of(place, *jobs)), "--jobs", str(TEST_JOBS), "--results", str(place / "r"), *options
-    )
+    ended = command(str(scenario_of(place, *jobs)), "--jobs", str(TEST_JOBS), "--results", str(place / "r"), *options)
     assert ended.returncode == 0, ended.stderr
     (run,) = records(place / "r")
     return run
@@ -54,7 +52,10 @@ def send(size: int, count: int, gap_s: float, to: str) -> str:
 
 def begin_s(run: Run) -> float:
     """When the link was up and its changes began: right after its last measurement."""
-    return float(max(line["_metadata"]["time"] for line in run.statistics("satcom_link") if "asked_rate_bps" in line)) / 1000
+    return (
+        float(max(line["_metadata"]["time"] for line in run.statistics("satcom_link") if "asked_rate_bps" in line))
+        / 1000
+    )
 
 
 def delay_ms(changes: list[link_file.Change], direction: str, time_s: float) -> float:
@@ -120,9 +121,7 @@ def run_link_file(place: Path, link: dict[str, Any], file: Path, host: str, shel
     scenario["arguments"] = {"link_file": "a link file"}
     scenario["x-sweep"] = {"defaults": {"link_file": "none"}, "values": {}, "link_files": ["link_file"]}
     path.write_text(json.dumps(scenario))
-    ended = command(
-        str(path), f"link_file={file}", "--jobs", str(TEST_JOBS), "--results", str(place / "r"), *options
-    )
+    ended = command(str(path), f"link_file={file}", "--jobs", str(TEST_JOBS), "--results", str(place / "r"), *options)
     assert ended.returncode == 0, ended.stderr
     (run,) = records(place / "r")
     return run
@@ -164,7 +163,9 @@ def test_the_losses_are_where_they_were_asked_for(run_cells: RunCells) -> None:
     for run in run_cells("geo", "vpn=none", "cc=bbr", "loss=1", "loss_at=satellite,last_mile", "size=5M"):
         satellite = sum(line.get("lost_packets", 0) for line in run.statistics("satcom_link"))
         last_mile = sum(line.get("lost_packets", 0) for line in run.statistics("lan_loss"))
-        assert (satellite > 10, last_mile > 10) == ((True, False) if run.row["loss_at"] == "satellite" else (False, True))
+        assert (satellite > 10, last_mile > 10) == (
+            (True, False) if run.row["loss_at"] == "satellite" else (False, True)
+        )
 
 
 def test_an_active_queue_is_shorter_than_the_buffer(run_cells: RunCells) -> None:
@@ -185,7 +186,9 @@ def test_an_active_queue_is_shorter_than_the_buffer(run_cells: RunCells) -> None
 
 
 def test_the_record_has_what_was_asked_and_what_was_measured(run_cells: RunCells) -> None:
-    (run,) = run_cells("geo", "vpn=none", "cc=bbr", "loss=1", "loss_at=satellite", "size=5M", "rate=4M", "return_rate=1M")
+    (run,) = run_cells(
+        "geo", "vpn=none", "cc=bbr", "loss=1", "loss_at=satellite", "size=5M", "rate=4M", "return_rate=1M"
+    )
     seen = {one["_metadata"]["suffix"]: one for one in run.statistics("satcom_link") if "asked_rate_bps" in one}
     assert [seen[name]["asked_rate_bps"] for name in ("forward", "return")] == [4e6, 1e6]
     for one in seen.values():
@@ -197,7 +200,9 @@ def test_the_record_has_what_was_asked_and_what_was_measured(run_cells: RunCells
 def test_a_varying_link_is_the_same_again_to_the_bit(tmp_path: Path) -> None:
     """LEO with bursts and jitter; and a link file with outages of both kinds."""
     file = tmp_path / "outages.csv"
-    file.write_text("time_s,rate_bps,delay_ms,loss_pct\n0,10e6,30,0.5\n4,0,30,0.5\n4.2,5e6,35,0.5\n6,5e6,35,100\n6.1,10e6,25,0\n")
+    file.write_text(
+        "time_s,rate_bps,delay_ms,loss_pct\n0,10e6,30,0.5\n4,0,30,0.5\n4.2,5e6,35,0.5\n6,5e6,35,100\n6.1,10e6,25,0\n"
+    )
     hashes = []
     for again in range(2):
         ended = command(

@@ -12,7 +12,13 @@ from scenario_with import TEST_JOBS, with_snapshot
 
 OPENVPN_SERVER = "10.10.4.2:1194"
 IPERF3_SERVER = "192.168.20.2:5201"
-SPLITS = [("none", "A", 46), ("none", "B", 46), ("wireguard", "B", 46), ("openvpn_udp", "B", 46), ("openvpn_tcp", "A", 92)]
+SPLITS = [
+    ("none", "A", 46),
+    ("none", "B", 46),
+    ("wireguard", "B", 46),
+    ("openvpn_udp", "B", 46),
+    ("openvpn_tcp", "A", 92),
+]
 """VPN, position, most seconds: claim C8 says 46; one seed of TCP in TCP is not worth more than a factor of two."""
 CANNOT_SPLIT = [("none", "none"), ("wireguard", "A"), ("openvpn_udp", "A")]
 
@@ -32,7 +38,9 @@ def test_ss_and_the_statistics_show_both_legs(tmp_path: Path, position: str, hos
     (run,) = records(tmp_path / "results")
     (snapshot,) = run.statistics("snapshot")
     legs = legs_shown(snapshot["printed"])
-    downloads = [line for line in run.statistics("pep") if line.get("server") == IPERF3_SERVER and line["event"] == "ended"]
+    downloads = [
+        line for line in run.statistics("pep") if line.get("server") == IPERF3_SERVER and line["event"] == "ended"
+    ]
     download = max(downloads, key=lambda line: int(line["bytes_to_client"]))
     assert int(download["bytes_to_client"]) >= 30_000_000
     towards_client = legs[f"{download['server']} > {download['client']}"]
@@ -50,7 +58,9 @@ def test_ss_and_the_statistics_show_both_legs(tmp_path: Path, position: str, hos
     ("openvpn_udp", []),
     ("openvpn_tcp", [OPENVPN_SERVER]),
 ])  # fmt: skip
-def test_between_a_vpns_ends_it_sees_only_a_tunnel_that_is_tcp(run_cells: RunCells, vpn: str, servers: list[str]) -> None:
+def test_between_a_vpns_ends_it_sees_only_a_tunnel_that_is_tcp(
+    run_cells: RunCells, vpn: str, servers: list[str]
+) -> None:
     (run,) = run_cells("geo", f"vpn={vpn}", "cc=cubic", "pep=A", "size=1M")
     of_proxy = run.statistics("pep")
     assert [line["server"] for line in of_proxy if line.get("event") == "connected"] == servers

@@ -28,7 +28,9 @@ def test_end_hosts_proxy_and_tunnel_have_each_their_own(tmp_path: Path) -> None:
     ended = command(str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"))
     assert ended.returncode == 0, ended.stderr
     (run,) = records(tmp_path / "r")
-    seen = {line["_metadata"]["agent_name"].removeprefix("satvpn_"): line["printed"] for line in run.statistics("snapshot")}
+    seen = {
+        line["_metadata"]["agent_name"].removeprefix("satvpn_"): line["printed"] for line in run.statistics("snapshot")
+    }
     assert {host: senders(printed, DOWNLOAD) for host, printed in seen.items()} == {
         "pc": {"reno"}, "box": set(), "pop": {"bbr2"}, "server": {"reno"}
     }  # fmt: skip
@@ -36,4 +38,6 @@ def test_end_hosts_proxy_and_tunnel_have_each_their_own(tmp_path: Path) -> None:
         "pc": set(), "box": {"hybla"}, "pop": {"hybla"}, "server": set()
     }  # fmt: skip
     assert {line["congestion_control"] for line in run.statistics("vpn") if "setup_time_s" in line} == {"hybla"}
-    assert run.row["cc"] == next(line["congestion_control"] for line in run.statistics("file_transfer") if "bytes" in line)
+    assert run.row["cc"] == next(
+        line["congestion_control"] for line in run.statistics("file_transfer") if "bytes" in line
+    )

@@ -76,10 +76,14 @@ def test_each_flow_has_its_own_tunnel_with_a_proxy_at_its_ends_too(run_cells: Ru
     """Both carry data, and satpep splits both: what answers the proxy is not sent into the second flow's tunnel."""
     for run in run_cells("multi_flow", "vpn=openvpn_tcp", "vpn_2=openvpn_tcp", "pep=B,B_double", "orbit=leo"):
         assert run.row["status"] == "Finished Ok"
-        at_pop = [one for one in run.statistics("vpn") if one["_metadata"]["agent_name"] == "satvpn_pop" and "tx_bytes" in one]
+        at_pop = [
+            one for one in run.statistics("vpn") if one["_metadata"]["agent_name"] == "satvpn_pop" and "tx_bytes" in one
+        ]
         assert len(at_pop) == 2
         assert all(one["tx_bytes"] > 20e6 for one in at_pop)
-        split = {one["server"] for one in run.statistics("pep") if one.get("bytes_to_client", 0) > 20e6 and "server" in one}
+        split = {
+            one["server"] for one in run.statistics("pep") if one.get("bytes_to_client", 0) > 20e6 and "server" in one
+        }
         assert split == {"192.168.20.2:5201", "192.168.20.2:5211"}
 
 

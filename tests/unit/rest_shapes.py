@@ -66,9 +66,7 @@ JOB_INSTANCE = {
     "name": str, "agent": (str, NONE), "agent_name": str, "entity": str, "id": int, "arguments": Map(object),
     "update_status": DATE, "status": str, "start_date": DATE, "stop_date": str,
 }  # fmt: skip
-RUNNING_JOBS = {
-    "instances": [{"address": str, "installed_jobs": [{"job_name": str, "instances": [JOB_INSTANCE]}]}]
-}
+RUNNING_JOBS = {"instances": [{"address": str, "installed_jobs": [{"job_name": str, "instances": [JOB_INSTANCE]}]}]}
 STATE = {"response": (dict, NONE), "returncode": int, "last_operation_date": DATE}
 QUIET = {
     "scenario_name": str, "scenario_instance_id": int, "status": str, "start_date": DATE,

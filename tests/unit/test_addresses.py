@@ -100,7 +100,10 @@ def test_what_a_reference_stands_for(reference: str, value: str) -> None:
     [
         ("satvpn_serve.enterprise_lan.address", "no entity satvpn_serve; it has satvpn_pc, satvpn_server"),
         ("satvpn_server.wan.address", "no network 'wan'; it has client_lan"),
-        ("satvpn_server.client_lan.address", "satvpn_server has no interface in client_lan; it has some in enterprise_lan"),
+        (
+            "satvpn_server.client_lan.address",
+            "satvpn_server has no interface in client_lan; it has some in enterprise_lan",
+        ),
         ("satvpn_server.enterprise_lan.mac", "'mac' is none of address, ipv6, interface"),
         ("enterprise_lan.interface", "'interface' is none of address, ipv6, mtu"),
         ("satvpn_server.enterprise_lan.ipv6", "enterprise_lan has no IPv6 addresses"),
@@ -182,6 +185,8 @@ def test_check_warns_of_hosts_that_the_inventory_lacks(tmp_path: Path, capsys: p
     file = tmp_path / "ping.json"
     file.write_text(json.dumps(made))
     assert main.main(["--check", str(file)]) == 0
-    assert "warning: openbach_functions.0.start_job_instance.entity_name: the inventory has no" in capsys.readouterr().err
+    assert (
+        "warning: openbach_functions.0.start_job_instance.entity_name: the inventory has no" in capsys.readouterr().err
+    )
     assert main.main(["--check", str(file), "--inventory", str(tmp_path / "none.yml")]) == 2
     assert "none.yml: No such file" in capsys.readouterr().err

@@ -42,7 +42,9 @@ SCALARS = (
     | st.sampled_from(["$x", "$", "${", "$vpn", "1e999", "3", "[1]", "{}", "none", "a/b", "..", "\0", "10M", "-1", "\ud800"])
 )  # fmt: skip
 JSON = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3), max_leaves=6
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
 )
 
 
@@ -116,7 +118,12 @@ def test_scenarios(scenario: Any) -> None:
 
 @MANY
 @given(mutated(TABLE))
-@example({"name": "t", "openbach_functions": [{"id": 0, "start_scenario_instance": {"scenario_name": "u", "arguments": "3"}}]})
+@example(
+    {
+        "name": "t",
+        "openbach_functions": [{"id": 0, "start_scenario_instance": {"scenario_name": "u", "arguments": "3"}}],
+    }
+)
 def test_scenarios_that_start_others(scenario: Any) -> None:
     with fake() as directory:
         (directory / "geo_loss.json").write_text((ROOT / "scenarios/geo_loss.json").read_text())
@@ -151,8 +158,12 @@ def test_files_of_anything(content: bytes) -> None:
             nothing_of_a_campaign(directory / name)
 
 
-ARGUMENTS = st.sampled_from(["vpn", "loss", "size", "rate", "cc", "cc_pep", "link_file", "series_s", "buffer_bdp", "x", ""])
-VALUES = st.text(max_size=8) | st.floats().map(str) | st.sampled_from(["$cc", "$", "none,none", "/", "\0", "1e308", ","])
+ARGUMENTS = st.sampled_from(
+    ["vpn", "loss", "size", "rate", "cc", "cc_pep", "link_file", "series_s", "buffer_bdp", "x", ""]
+)
+VALUES = (
+    st.text(max_size=8) | st.floats().map(str) | st.sampled_from(["$cc", "$", "none,none", "/", "\0", "1e308", ","])
+)
 
 
 @MANY

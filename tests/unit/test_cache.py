@@ -40,7 +40,12 @@ def test_what_fails_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
 
 
 def test_what_was_not_used_for_long_goes_when_something_is_made(tmp_path: Path) -> None:
-    old, again, new, other = "image-00000000000000aa", "venv-00000000000000bb", "kernel-00000000000000cc", "apt-bookworm"
+    old, again, new, other = (
+        "image-00000000000000aa",
+        "venv-00000000000000bb",
+        "kernel-00000000000000cc",
+        "apt-bookworm",
+    )
     for name in (old, again, other):
         made_once(tmp_path / name, make)
     (tmp_path / f"{old}.unfinished").mkdir()

@@ -118,7 +118,9 @@ def test_constants_are_set_and_swept_like_arguments() -> None:
     assert (one.scenario["constants"]["buffer_bdp"], other.scenario["constants"]["buffer_bdp"]) == ("1", "4")
     assert other.values["buffer_bdp"] == "4"
     assert other.values["cc_tunnel"] == other.scenario["constants"]["cc_tunnel"] == "hybla"
-    functions = {function["label"]: function["start_job_instance"] for function in other.scenario["openbach_functions"][:8]}
+    functions = {
+        function["label"]: function["start_job_instance"] for function in other.scenario["openbach_functions"][:8]
+    }
     assert functions["TCP of box"]["transport_profile"]["cc"] == [["$cc_tunnel"]]
     assert functions["TCP of pc"]["transport_profile"]["cc"] == [["$cc"]]
     assert parse_scenario(other.scenario, {name: one.job for name, one in PACKAGES.items()}), "a platform takes it"
@@ -155,7 +157,11 @@ def test_a_person_is_asked_for_six_values_at_most(file: Path) -> None:
     described = {**scenario["constants"], **scenario.get("x-same", {})}
     addresses = scenario.get("x-inventory", {}).get("constants", {})
     assert described.keys() == scenario.get("x-constants", {}).keys() | addresses.keys()
-    texts = [*scenario["arguments"].values(), *scenario["constants"].values(), *scenario["x-sweep"]["defaults"].values()]
+    texts = [
+        *scenario["arguments"].values(),
+        *scenario["constants"].values(),
+        *scenario["x-sweep"]["defaults"].values(),
+    ]
     assert not [text for text in texts if "$" in text]
 
 

@@ -60,7 +60,9 @@ def test_a_satellite_is_back_after_a_turn() -> None:
     assert turn_s / 60 == pytest.approx(95.5, abs=0.1)
     at_start = constellation.slant_ranges_km(ONE_OVER_0_0, Satellite(0, 0), 0)
     turned_with_the_earth = math.tau / (DEFAULT.motion_rad_per_s - constellation.EARTH_TURNS_RAD_PER_S)
-    assert constellation.slant_ranges_km(ONE_OVER_0_0, Satellite(0, 0), turned_with_the_earth) == pytest.approx(at_start)
+    assert constellation.slant_ranges_km(ONE_OVER_0_0, Satellite(0, 0), turned_with_the_earth) == pytest.approx(
+        at_start
+    )
 
 
 def test_terminal_and_gateway_may_change_places() -> None:
@@ -103,7 +105,9 @@ def test_the_delay_jumps_at_handovers_only() -> None:
 
 def test_round_trips_are_those_of_a_low_orbit() -> None:
     rtts = [2 * one.state.delay_ms for one in minutes()]
-    assert 2 * (15 + 2 * 550 / 299.8) < min(rtts) < constellation.mean_rtt_ms() < max(rtts) < 2 * (15 + 2 * 1124 / 299.8)
+    assert (
+        2 * (15 + 2 * 550 / 299.8) < min(rtts) < constellation.mean_rtt_ms() < max(rtts) < 2 * (15 + 2 * 1124 / 299.8)
+    )
     assert sum(rtts) / len(rtts) == pytest.approx(constellation.mean_rtt_ms(), abs=0.1)
 
 

@@ -429,7 +429,17 @@ def test_ctrl_c_over_a_bad_connection(fake: FakeController, tmp_path: Path) -> N
     fake.polls_until_end = 10**9
     access = {"controller": fake.url, "login": "admin", "password": "secret"}
     (tmp_path / "controller").write_text(json.dumps(access))
-    cell = ["geo", "vpn=none", "cc=bbr", "size=1M", "--engine", "controller", "--quiet", "--results", str(tmp_path / "r")]
+    cell = [
+        "geo",
+        "vpn=none",
+        "cc=bbr",
+        "size=1M",
+        "--engine",
+        "controller",
+        "--quiet",
+        "--results",
+        str(tmp_path / "r"),
+    ]
     command = subprocess.Popen(
         [sys.executable, "-m", "openbach_run", *cell], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

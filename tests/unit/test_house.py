@@ -81,5 +81,7 @@ def test_the_guest_needs_nothing_but_python() -> None:
         for file in [place] if place.is_file() else place.glob("**/*.py"):
             for node in ast.walk(ast.parse(file.read_text())):
                 if isinstance(node, ast.Import | ast.ImportFrom) and not getattr(node, "level", 0):
-                    names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+                    names = (
+                        [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+                    )
                     assert {name.split(".")[0] for name in names} <= standard, file

@@ -183,7 +183,9 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         ["satvpn_networks.lan", "only an interface of a", "a link has two hosts"],
     ),
     "two interfaces of a host in a network": (
-        lambda c: c["all"]["hosts"]["a"]["satvpn_interfaces"].append({"name": "e", "network": "lan", "address": "10.0.0.9"}),
+        lambda c: c["all"]["hosts"]["a"]["satvpn_interfaces"].append(
+            {"name": "e", "network": "lan", "address": "10.0.0.9"}
+        ),
         ["satvpn_networks.lan", "two interfaces of a"],
     ),
     "host and LAN of one name": (lambda c: _third(c, "lan"), ["satvpn_networks.lan", "is a host's name, too"]),
@@ -225,7 +227,10 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         ["satvpn_routes[1].to", "wan has no IPv6"],
     ),
     "metric": (lambda c: _route(c, to="default", via="10.0.0.2", metric=-1), ["satvpn_routes[1].metric", "0 to"]),
-    "the main table's number": (lambda c: _route(c, to="default", via="10.0.0.2", table=254), ["[1].table", "1 to 252"]),
+    "the main table's number": (
+        lambda c: _route(c, to="default", via="10.0.0.2", table=254),
+        ["[1].table", "1 to 252"],
+    ),
     "rule without a table": (_rule, ["satvpn_rules[0]", "it needs table"]),
     "rule of an empty table": (lambda c: _rule(c, table=7), ["a.satvpn_rules[0].table", "table 7", "there are main"]),
     "rule of a named table": (lambda c: _rule(c, table="geo"), ["satvpn_rules[0].table", "number or main"]),
@@ -250,7 +255,10 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         lambda c: c["all"]["hosts"].update(satvpn_a={"satvpn_role": "left"}),
         ["satvpn_a: is called a here, and so is a"],
     ),
-    "entity is no name": (lambda c: c["all"]["hosts"].update({"a/b": {"satvpn_role": "x"}}), ["all.hosts.a/b", "letters"]),
+    "entity is no name": (
+        lambda c: c["all"]["hosts"].update({"a/b": {"satvpn_role": "x"}}),
+        ["all.hosts.a/b", "letters"],
+    ),
     "no role": (lambda c: c["all"]["hosts"]["a"].pop("satvpn_role"), ["all.hosts.a.satvpn_role", "role"]),
     "role is no name": (lambda c: _host(c, "a", satvpn_role="../etc"), ["all.hosts.a.satvpn_role"]),
     "forwarding is no bool": (

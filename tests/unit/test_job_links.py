@@ -60,7 +60,9 @@ def test_a_geo_link_without_loss_or_seed_is_a_delay() -> None:
     assert back == "dev to_gw root handle 2: netem limit 100000 delay 250000us"
 
 
-def test_losses_are_in_a_netem_of_their_own_seeded_by_the_run_and_the_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_are_in_a_netem_of_their_own_seeded_by_the_run_and_the_direction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENBACH_RUN_SEED", "7")
     forward, back = loss_lines(*GEO, "--loss", "0.1")
     mixed = netem.mixed
@@ -128,7 +130,9 @@ def test_the_buffer_is_in_bdp_of_its_direction_or_in_bytes(options: tuple[str, .
 
 
 def test_queues_know_the_rtt_and_the_buffer() -> None:
-    assert satcom_link.queue_options("codel", 625_000, 500) == "codel limit 413 target 25.000ms interval 500.000ms noecn"
+    assert (
+        satcom_link.queue_options("codel", 625_000, 500) == "codel limit 413 target 25.000ms interval 500.000ms noecn"
+    )
     assert satcom_link.queue_options("fq_codel", 62_500, 50).endswith("target 5.000ms interval 100.000ms noecn")
     assert satcom_link.queue_options("cake", 625_000, 500) == "cake unlimited memlimit 625000 rtt 500ms"
 
@@ -147,7 +151,14 @@ def test_what_satcom_link_refuses(options: tuple[str, ...]) -> None:
 
 
 def asked(**other: float) -> Any:
-    values = {"rate_bps": 10e6, "delay_ms": 250, "loss_pct": 0, "jitter_ms": 0, "burst_packets": 1, "buffer_bytes": 625_000}
+    values = {
+        "rate_bps": 10e6,
+        "delay_ms": 250,
+        "loss_pct": 0,
+        "jitter_ms": 0,
+        "burst_packets": 1,
+        "buffer_bytes": 625_000,
+    }
     return link_proof.Asked(**{**values, **other})
 
 

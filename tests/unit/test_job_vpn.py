@@ -176,7 +176,9 @@ def test_a_missing_program_is_named_before_anything_is_done() -> None:
 
 def test_an_mtu_that_is_too_big_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vpn, "own_networks", lambda: [("lo", IPv4Network("127.0.0.0/8"))])
-    with pytest.raises(SystemExit, match="packets of 65530 bytes and 60 bytes of overhead do not fit the 65536 bytes of lo"):
+    with pytest.raises(
+        SystemExit, match="packets of 65530 bytes and 60 bytes of overhead do not fit the 65536 bytes of lo"
+    ):
         vpn.check_host(arguments("client"), described(inner_mtu=65530), os.environ["PATH"])
     vpn.check_host(arguments("client"), described(inner_mtu=65476), os.environ["PATH"])
 

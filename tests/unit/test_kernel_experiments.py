@@ -11,7 +11,9 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("patch", sorted((REPOSITORY / "kernel/experiments").glob("*.patch")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "patch", sorted((REPOSITORY / "kernel/experiments").glob("*.patch")), ids=lambda path: path.stem
+)
 def test_it_applies(patch: Path) -> None:
     command = ["patch", "--dry-run", "--forward", "--force", "-p1", "-d", str(REPOSITORY), "-i", str(patch)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)

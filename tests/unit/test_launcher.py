@@ -26,7 +26,9 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("error", "theirs"), [(MISSING, True), (BROKEN, True), (OURS, False)])
-def test_damage_is_told_from_a_mistake_of_ours(environment: Path, error: ImportError | SyntaxError, theirs: bool) -> None:
+def test_damage_is_told_from_a_mistake_of_ours(
+    environment: Path, error: ImportError | SyntaxError, theirs: bool
+) -> None:
     assert entry.damaged(error) is theirs
 
 

@@ -138,7 +138,9 @@ def test_irtt_knows_the_direction_of_a_loss(tmp_path: Path, suffix: str) -> None
     assert {name: one.loss_pct for name, one in changes.items()} == {"return": 25.0, "forward": 33.3333}
 
 
-@given(st.lists(st.tuples(st.floats(0, 100), st.none() | st.floats(0, 5000)), min_size=1, max_size=60), st.floats(0.01, 10))
+@given(
+    st.lists(st.tuples(st.floats(0, 100), st.none() | st.floats(0, 5000)), min_size=1, max_size=60), st.floats(0.01, 10)
+)
 def test_any_probes_of_a_csv_file_make_a_link_file(rows: list[tuple[float, float | None]], bin_s: float) -> None:
     with TemporaryDirectory() as name:
         text = "time_s,rtt_ms\n" + "".join(f"{at_s},{'' if rtt_ms is None else rtt_ms}\n" for at_s, rtt_ms in rows)

@@ -189,7 +189,8 @@ CRASHES: dict[str, tuple[Any, str]] = {
     "subcommand is a switch": (job("iperf3", {"server": True}), "'bool' object is not iterable"),
     "object for a number": (job(arguments={"destination_ip": "x", "count": {}}), "int() argument must be"),
     "a truth for a number": (
-        {"id": 0, "stop_job_instance": {"openbach_function_id": True}}, "[\"value has an invalid type 'str' should be 'int'",
+        {"id": 0, "stop_job_instance": {"openbach_function_id": True}},
+        "[\"value has an invalid type 'str' should be 'int'",
     ),
     "other class": ({"id": 0, "wait_for_ended": {}}, "type object 'WaitForEnded' has no attribute"),
     "first occurrence empty": (job(arguments={"destination_ip": [[], ["x"]]}), "list index out of range"),
@@ -376,7 +377,11 @@ SHAPES = VALUES | LISTS | st.lists(LISTS, min_size=1, max_size=2)
 SWITCHES = st.booleans() | SHAPES
 ARGUMENTS = st.fixed_dictionaries(
     {"server_ip": SHAPES},
-    optional={"transmitted_size": SHAPES, "duration_time": SHAPES, "tcp": st.fixed_dictionaries({}, optional={"mss": SHAPES})},
+    optional={
+        "transmitted_size": SHAPES,
+        "duration_time": SHAPES,
+        "tcp": st.fixed_dictionaries({}, optional={"mss": SHAPES}),
+    },
 )
 FUNCTIONS = st.fixed_dictionaries(
     {

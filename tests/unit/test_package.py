@@ -138,7 +138,11 @@ def test_instructions_name_jobs_and_addresses(made: Path) -> None:
 
 def test_instructions_have_a_literal_value_for_every_argument(made: Path) -> None:
     text = (made / "README.md").read_text()
-    rows = {line.split("|")[1].strip(" `"): line.split("|")[2].strip(" `") for line in text.splitlines() if line[:3] == "| `"}
+    rows = {
+        line.split("|")[1].strip(" `"): line.split("|")[2].strip(" `")
+        for line in text.splitlines()
+        if line[:3] == "| `"
+    }
     project = json.loads((made / "project.json").read_text())
     assert rows.keys() == {name for scenario in project["scenario"] for name in scenario["arguments"]}
     assert all(rows.values())
@@ -155,7 +159,11 @@ def test_instructions_tell_the_form_by_a_job_and_end_what_is_left(made: Path) ->
 
 @pytest.mark.parametrize(
     ("platform", "form"),
-    [({"ansible_distribution_release": "noble"}, "2.7"), ({"ansible_distribution_version": "24.04"}, "2.6"), ({}, None)],
+    [
+        ({"ansible_distribution_release": "noble"}, "2.7"),
+        ({"ansible_distribution_version": "24.04"}, "2.6"),
+        ({}, None),
+    ],
 )
 def test_the_form_that_a_platform_takes(platform: dict[str, str], form: str | None) -> None:
     assert form_of([{"platform_configuration": []}, {"platform_configuration": [platform]}]) == form

@@ -84,12 +84,16 @@ def test_what_a_program_printed_is_no_markup(report: Path) -> None:
     assert ERROR.replace("\x1b", "") in page
 
 
-FOREIGN = """![x](/etc/hostname) <b> [y](http://example.org) `c` *d* _e_ | # & &lt; $\\frac$ #read("/etc/hostname") \\ "f\""""
+FOREIGN = (
+    """![x](/etc/hostname) <b> [y](http://example.org) `c` *d* _e_ | # & &lt; $\\frac$ #read("/etc/hostname") \\ "f\""""
+)
 
 
 def test_values_are_shown_as_they_are_and_bring_nothing_in(tmp_path: Path) -> None:
     """Markdown, HTML, Typst and matplotlib's formulas in arguments' values; names of files that are too long."""
-    results = write_results(tmp_path / "results", seeds=1, vpn=("none", FOREIGN), pep=("none",), cc=("cubic",), loss=("0",))
+    results = write_results(
+        tmp_path / "results", seeds=1, vpn=("none", FOREIGN), pep=("none",), cc=("cubic",), loss=("0",)
+    )
     sizes = ["../../b", "a\n# b\n\n```\n", "x" * 400]
     for file in results.glob("runs/*/record.json"):
         record = json.loads(file.read_text())
@@ -383,7 +387,10 @@ def test_export(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_orbit_that_is_an_argument_tells_files_apart() -> None:
     cells = [Cell({"scenario": "voip", "orbit": orbit, "vpn": "none"}) for orbit in ("geo", "leo")]
     found = settings(Campaigns([], cells))
-    assert [(one.name, one.title) for one in found] == [("voip-orbit_geo", "GEO (voip)"), ("voip-orbit_leo", "LEO (voip)")]
+    assert [(one.name, one.title) for one in found] == [
+        ("voip-orbit_geo", "GEO (voip)"),
+        ("voip-orbit_leo", "LEO (voip)"),
+    ]
 
 
 def test_the_least_time_belongs_to_cells_that_transferred() -> None:

@@ -208,7 +208,10 @@ def test_events_are_read_as_they_come(run_dir: Path) -> None:
     [
         (lambda place: [(place / str(number)).touch() for number in range(101)], "made more than 100 files"),
         (lambda place: [(place / str(number)).mkdir() for number in range(101)], "made more than 100 files"),
-        (lambda place: os.truncate(os.open(place / "sparse", os.O_CREAT | os.O_WRONLY), 10 << 40), "wrote more than 1 MiB"),
+        (
+            lambda place: os.truncate(os.open(place / "sparse", os.O_CREAT | os.O_WRONLY), 10 << 40),
+            "wrote more than 1 MiB",
+        ),
         (lambda place: deep(place, 60), "made directories 40 deep"),
     ],
 )

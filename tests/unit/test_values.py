@@ -92,7 +92,23 @@ def samples(argument: Argument) -> list[str]:
     bounds = [limits.bound(argument.limits[key]) for key in ("minimum", "maximum") if key in argument.limits]
     beside = [each for one in bounds for each in (one, one - 1, one + 1, one * 0.999, one * 1.001)]
     exact = [str(argument.limits.get(key, 0)) for key in ("minimum", "maximum")]
-    typed = ["0", "-1", "nan", "inf", "-inf", "1e300", "1e-9", "fast", "10X", "1k", "30M", "1.5", "A", "B_double,A", "none"]
+    typed = [
+        "0",
+        "-1",
+        "nan",
+        "inf",
+        "-inf",
+        "1e300",
+        "1e-9",
+        "fast",
+        "10X",
+        "1k",
+        "30M",
+        "1.5",
+        "A",
+        "B_double,A",
+        "none",
+    ]
     whole = [str(int(one)) for one in beside]
     return [*argument.choices, *map(str, argument.limits.get("also", [])), *exact, *whole, *map(repr, beside), *typed]
 
@@ -159,7 +175,9 @@ REFUSED = [
     ("initcwnd=0", "from 1 to 1000 segments"),
     ("burst_packets=0.5", "at least 1|from 1 to 1000000 packets"),
 ]
-OF_THE_TABLE = [case for case in REFUSED if case[0].split("=")[0] in ("size", "rate", "buffer_bdp", "streams", "initcwnd")]
+OF_THE_TABLE = [
+    case for case in REFUSED if case[0].split("=")[0] in ("size", "rate", "buffer_bdp", "streams", "initcwnd")
+]
 """Arguments that geo_loss_table hands to geo_loss."""
 
 
@@ -173,7 +191,8 @@ def test_no_guest_starts_for_a_value_that_its_job_refuses(scenario: str, setting
 
 
 @pytest.mark.parametrize(
-    ("scenario", "setting"), [("voip", "duration_s=-1"), ("voip", "ping_s=1e-9"), ("web", "loads=0"), ("mixed_cc", "cc_2=x")]
+    ("scenario", "setting"),
+    [("voip", "duration_s=-1"), ("voip", "ping_s=1e-9"), ("web", "loads=0"), ("mixed_cc", "cc_2=x")],
 )
 def test_the_command_ends_with_2(scenario: str, setting: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([scenario, setting]) == 2
@@ -211,7 +230,9 @@ def test_times_that_no_run_waits_for(time: Any) -> None:
 def test_scenarios_that_start_each_other_have_an_end() -> None:
     def starting(name: str, other: str) -> Any:
         start = {"id": 1, "start_scenario_instance": {"scenario_name": other, "arguments": {"n": "${n}k"}}}
-        return parse_scenario({"name": name, "arguments": {"n": ""}, "openbach_functions": [transfer("$n"), start]}, JOBS)
+        return parse_scenario(
+            {"name": name, "arguments": {"n": ""}, "openbach_functions": [transfer("$n"), start]}, JOBS
+        )
 
     a, b, c = starting("a", "b"), starting("b", "c"), starting("c", "b")
     assert limits.check(a, {"n": "1"}, JOBS, {"b": b, "c": c})[0].value == "1kk"

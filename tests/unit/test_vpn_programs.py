@@ -59,7 +59,9 @@ def test_what_cannot_be_built_says_why_and_leaves_nothing(tmp_path: Path) -> Non
 
 def test_without_cargo_the_command_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SetupError, match=r"vpncloud 2\.3\.0 is built from crates\.io, and cargo is missing on this machine"):
+    with pytest.raises(
+        SetupError, match=r"vpncloud 2\.3\.0 is built from crates\.io, and cargo is missing on this machine"
+    ):
         ensure_vpn_programs(tmp_path / "cache", JOB, ["vpncloud"], progress)
 
 

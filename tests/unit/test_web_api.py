@@ -569,7 +569,9 @@ def test_statistics_of_a_guest_may_be_anything(client: TestClient, line: str) ->
     ended(client, number)
     (file,) = Path(client.app.state.directory).glob("geo/runs/*/statistics.jsonl")  # type: ignore[attr-defined]
     metadata = json.dumps(METADATA)
-    lines = [line] if line in HOSTILE else [f'{{"value": {one}, "_metadata": {metadata}}}' for one in ("1", line, "2", "3")]
+    lines = (
+        [line] if line in HOSTILE else [f'{{"value": {one}, "_metadata": {metadata}}}' for one in ("1", line, "2", "3")]
+    )
     file.write_text(file.read_text() + "".join(one + "\n" for one in lines))
     for path in paths_of(number):
         answer = client.get(path)

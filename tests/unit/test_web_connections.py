@@ -81,7 +81,10 @@ def test_who_holds_connections_keeps_nobody_out(app: FastAPI, sockets: ExitStack
         ("HEADER_S", b"GET / HTTP/1.1\r\n"),
         ("HEADER_S", b"GET /version/ HTTP/1.1\r\nHost: x\r\n\r\nGET /version"),
         ("BODY_S", b"POST /login/ HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{"),
-        ("BODY_S", b"GET /version/ HTTP/1.1\r\nHost: x\r\n\r\nPOST /login/ HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n"),
+        (
+            "BODY_S",
+            b"GET /version/ HTTP/1.1\r\nHost: x\r\n\r\nPOST /login/ HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n",
+        ),
     ],
 )
 def test_nobody_is_waited_for_without_an_end(
@@ -219,4 +222,6 @@ def test_bodies_have_a_limit_together(app: FastAPI, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(guard, "BODIES_LIMIT_BYTES", 1000)
     with visiting(app) as client:
         assert client.post("/project/", content=b'{"name": "' + 2000 * b"x" + b'"}').status_code == 413
-        assert client.post("/project/", json={"name": "p"}).status_code == 200, "what has been read is no longer counted"
+        assert client.post("/project/", json={"name": "p"}).status_code == 200, (
+            "what has been read is no longer counted"
+        )

@@ -23,7 +23,14 @@ from openbach_run.web import serve
 from openbach_run.web.serve import access_file, alone
 from openbach_run.web.sessions import Sessions
 
-FOREIGN = ['{"controller": "172.20.34.80", "login": "me", "password": "mine"}', "172.20.34.80\n", "{", "", '"lab:8000"', "\xff"]
+FOREIGN = [
+    '{"controller": "172.20.34.80", "login": "me", "password": "mine"}',
+    "172.20.34.80\n",
+    "{",
+    "",
+    '"lab:8000"',
+    "\xff",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +45,11 @@ def test_the_controller_file_is_for_its_owner_as_long_as_it_serves(capsys: pytes
     sessions, file = Sessions(), Path("controller")
     with access_file("127.0.0.1:8000", sessions, tell=False):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert json.loads(file.read_text()) == {"controller": "127.0.0.1", "login": "openbach", "password": sessions.token}
+        assert json.loads(file.read_text()) == {
+            "controller": "127.0.0.1",
+            "login": "openbach",
+            "password": sessions.token,
+        }
         assert os.listdir() == ["controller"]
     assert os.listdir() == []
     printed = capsys.readouterr()
@@ -122,7 +133,9 @@ def test_results_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> N
     assert Path("results").read_text() == "a file"
 
 
-def test_the_command_prints_the_address_and_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_address_and_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     served: list[Any] = []
 
     class Server:
@@ -213,5 +226,3 @@ def test_help_teaches_the_token(capsys: pytest.CaptureFixture[str]) -> None:
         main.main(["serve", "--help"])
     told = capsys.readouterr().out
     assert all(words in told for words in ("?token=", '"controller"', "--engine controller"))
-
-

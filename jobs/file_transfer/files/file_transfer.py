@@ -245,8 +245,7 @@ def transfer(arguments: argparse.Namespace) -> None:
     for begins_s, lasts_s, size in received.series:
         if arguments.interval_s and lasts_s:
             time_ms = start_ms + round((begins_s + lasts_s) * 1000)
-            collect_agent.send_stat(
-                time_ms, suffix=arguments.flow, interval_goodput_bps=size * 8 / lasts_s)
+            collect_agent.send_stat(time_ms, suffix=arguments.flow, interval_goodput_bps=size * 8 / lasts_s)
     collect_agent.send_stat(
         collect_agent.now(),
         suffix=arguments.flow,

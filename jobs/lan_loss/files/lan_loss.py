@@ -27,10 +27,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("interface", help="towards the LAN")
     parser.add_argument("--loss", type=netem.percent, default=0.0, help="percent of each direction's packets")
+    parser.add_argument("--burst-packets", type=netem.burst, default=1.0, help="mean length of a loss (1: independent)")
     parser.add_argument(
-        "--burst-packets", type=netem.burst, default=1.0, help="mean length of a loss (1: independent)"
+        "--loss-at", choices=netem.PLACES, default=PLACE, help=f"where --loss happens; here only for {PLACE}"
     )
-    parser.add_argument("--loss-at", choices=netem.PLACES, default=PLACE, help=f"where --loss happens; here only for {PLACE}")
     parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
     arguments = parser.parse_args(argv)
     try:

@@ -35,7 +35,9 @@ LIMITS = {
 }  # fmt: skip
 POSITIONS = ("none", "A", "B", "A_double", "B_double")
 TABLE = "satpep"
-RULE_PRIORITY = "100"  # before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the proxy's
+RULE_PRIORITY = (
+    "100"  # before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the proxy's
+)
 READY = "\0openbach-pep-ready"
 """Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's network namespace)."""
 LIMIT_S = 60.0
@@ -168,7 +170,16 @@ def command_line(arguments: argparse.Namespace) -> list[str]:
         command += ["-C", algorithm(arguments.cc)]
     if arguments.program == "satpep":
         both = f"initcwnd={arguments.initcwnd}," if arguments.initcwnd else ""
-        command += ["-l", "-", "--drain", "0", "--client", both + arguments.client_leg, "--server", both + arguments.server_leg]
+        command += [
+            "-l",
+            "-",
+            "--drain",
+            "0",
+            "--client",
+            both + arguments.client_leg,
+            "--server",
+            both + arguments.server_leg,
+        ]
     return command
 
 
@@ -244,7 +255,9 @@ def split(arguments: argparse.Namespace) -> None:
             ready.bind(READY)
             ready.listen()
             what = "" if address_kept else ", with the proxy's address instead of the client's"
-            collect_agent.send_log(syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}")
+            collect_agent.send_log(
+                syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}"
+            )
             if arguments.program == "satpep":
                 seen = Connections()
                 for line in program.stdout:

@@ -300,7 +300,9 @@ class _Pass:
         for name in self.columns:
             if name not in COLUMNS:
                 wanted = OTHER_UNITS.get(name.lower())
-                self.fail(f"unknown column {name!r}: " + (f"give {wanted}" if wanted else f"known are {', '.join(COLUMNS)}"))
+                self.fail(
+                    f"unknown column {name!r}: " + (f"give {wanted}" if wanted else f"known are {', '.join(COLUMNS)}")
+                )
         if len(set(self.columns)) < len(self.columns):
             self.fail("a column is there twice")
         if missing := REQUIRED.difference(self.columns):
@@ -349,7 +351,9 @@ class _Pass:
         if value > greatest:
             self.fail(f"{cell}: {advice}", name)
         if name == "rate_bps" and 0 < value < LEAST_RATE_BPS:
-            self.fail(f"{cell}: is this Mbit/s? rate_bps is in bit/s, at least {LEAST_RATE_BPS:g}, or 0 for an outage", name)
+            self.fail(
+                f"{cell}: is this Mbit/s? rate_bps is in bit/s, at least {LEAST_RATE_BPS:g}, or 0 for an outage", name
+            )
         return value
 
     def _end(self) -> None:
@@ -360,4 +364,6 @@ class _Pass:
             if direction not in self.newest:
                 self.fail(f"no row of direction {direction}: its first row must be at time_s 0")
         if self.repeat_s is not None and self.repeat_s <= self.last_s:
-            self.fail(f"repeat_s is {_plain(self.repeat_s)}, but the last row is at {_plain(self.last_s)}: it must be later")
+            self.fail(
+                f"repeat_s is {_plain(self.repeat_s)}, but the last row is at {_plain(self.last_s)}: it must be later"
+            )

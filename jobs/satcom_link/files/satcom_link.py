@@ -39,7 +39,12 @@ BURST_BYTES = 1540
 """One packet, and what a tunnel or a VLAN may add to it."""
 LEAST_BPS, MOST_BPS = 32e3, 1e9
 """What can be proved: below, what the bucket lets wait is more delay than is tolerated; above, tbf is not exact enough."""
-LIMITS = {"delay_ms": (0.001, 10_000), "jitter_ms": (0, 10_000), "buffer_bdp": (0.001, 1000), "buffer_bytes": (0, 4 * 10**9)}
+LIMITS = {
+    "delay_ms": (0.001, 10_000),
+    "jitter_ms": (0, 10_000),
+    "buffer_bdp": (0.001, 1000),
+    "buffer_bytes": (0, 4 * 10**9),
+}
 HELD_RATE = "8bit"
 """What tbf gets for a rate of 0, which it does not know: a packet takes 25 minutes."""
 PLACE = "satellite"
@@ -98,22 +103,18 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=rate_bps, default=10e6, help="bit/s of the forward direction (default 10M)")
     parser.add_argument("--return-rate", type=rate_bps, help="bit/s of the return direction (default: as forward)")
     parser.add_argument("--delay-ms", type=float, default=GEO_DELAY_MS, help="one-way delay, geo (250)")
-    parser.add_argument(
-        "--jitter-ms", type=float, default=0.0, help="standard deviation of the delay (default 0)"
-    )
+    parser.add_argument("--jitter-ms", type=float, default=0.0, help="standard deviation of the delay (default 0)")
     parser.add_argument("--reorder", choices=["no", "yes"], default="no", help="whether jitter may change the order")
     parser.add_argument("--loss", type=netem.percent, default=0.0, help="percent of each direction's packets")
+    parser.add_argument("--burst-packets", type=netem.burst, default=1.0, help="mean length of a loss (1: independent)")
     parser.add_argument(
-        "--burst-packets", type=netem.burst, default=1.0, help="mean length of a loss (1: independent)"
+        "--loss-at", choices=netem.PLACES, default=PLACE, help=f"where --loss happens; here only for {PLACE}"
     )
-    parser.add_argument("--loss-at", choices=netem.PLACES, default=PLACE, help=f"where --loss happens; here only for {PLACE}")
     parser.add_argument("--buffer-bdp", type=float, default=1.0, help="buffer in rate times mean RTT")
     parser.add_argument("--buffer-bytes", type=int, default=0, help="buffer in bytes; 0: by --buffer-bdp")
     parser.add_argument("--queue", choices=["fifo", "codel", "fq_codel", "cake"], default="fifo")
     parser.add_argument("--link-file", default="none", help="CSV with rate, delay and loss over time; none: by orbit")
-    parser.add_argument(
-        "--series-s", type=float, default=0.0, help="seconds between looks at the queues; 0: none"
-    )
+    parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the queues; 0: none")
     parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
     parser.add_argument("mode", choices=["run", "wait"], help="wait: ends when the link that another one runs is up")
     arguments = parser.parse_args(argv)

@@ -356,7 +356,9 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         look()
     finally:
         if way and not vpn["device"]:  # no interface takes it away: it would lead past the tunnel
-            subprocess.run(["ip", "route", "del", arguments.remote_network, *way, *table], check=False, capture_output=True)
+            subprocess.run(
+                ["ip", "route", "del", arguments.remote_network, *way, *table], check=False, capture_output=True
+            )
         daemon.terminate()
         daemon.wait()
         print(log.read_text(errors="replace"), end="")

@@ -100,9 +100,7 @@ class Executor:
     def _run(self, planned: PlannedRun, cpu: int) -> None:
         spec = planned.spec
         self._progress.started(spec.run_id)
-        place, record = execute_run(
-            planned, self.store, cpu, lambda event: self._progress.told(spec.run_id, event)
-        )
+        place, record = execute_run(planned, self.store, cpu, lambda event: self._progress.told(spec.run_id, event))
         if self._errors:
             return  # interrupted: no record of what was not let finish
         with self._lock:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A campaign file names several scenarios, each with values; the keys:
 
-    seeds: 5                             # how many, or a list of them
-    scenarios:
-      - scenario: geo_loss               # a name in scenarios/, or a file (relative to this one)
-        values: {vpn: [none, wireguard], loss: [0, 1]}
+seeds: 5                             # how many, or a list of them
+scenarios:
+  - scenario: geo_loss               # a name in scenarios/, or a file (relative to this one)
+    values: {vpn: [none, wireguard], loss: [0, 1]}
 """
 
 from __future__ import annotations

@@ -43,7 +43,9 @@ def _unfold(record: Record, run_dir: Path) -> list[Record]:
             record,
             scenario=event["scenario"],
             arguments={**event["arguments"], **constants},
-            status=ends[number]["status"] if number in ends and record.status not in (COMPLAINED, DAMAGED) else record.status,
+            status=ends[number]["status"]
+            if number in ends and record.status not in (COMPLAINED, DAMAGED)
+            else record.status,
             virtual_s=ends[number]["t_s"] - event["t_s"] if number in ends else 0.0,
             measures=measures(run_dir, number),
         )

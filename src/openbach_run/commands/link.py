@@ -58,7 +58,10 @@ def parser() -> argparse.ArgumentParser:
     _add_parameters(leo, Constellation)
 
     rain = commands.add_parser(
-        "acm", help="DVB-S2 in the rain, with adaptive coding and modulation", description=acm.__doc__, formatter_class=raw
+        "acm",
+        help="DVB-S2 in the rain, with adaptive coding and modulation",
+        description=acm.__doc__,
+        formatter_class=raw,
     )
     rain.set_defaults(make=_acm)
     _add_parameters(rain, acm.Acm)
@@ -80,7 +83,11 @@ def parser() -> argparse.ArgumentParser:
     delays.set_defaults(make=_opensand)
     delays.add_argument("terminal", type=Path, metavar="FILE", help="delays between terminal and satellite")
     delays.add_argument(
-        "gateway", type=Path, metavar="GATEWAY_FILE", nargs="?", help="between gateway and satellite (default: the same)"
+        "gateway",
+        type=Path,
+        metavar="GATEWAY_FILE",
+        nargs="?",
+        help="between gateway and satellite (default: the same)",
     )
     delays.add_argument(
         "--refresh-period-ms", type=int, default=1000, help="OpenSAND's parameter of that name (default 1000)"
@@ -92,7 +99,9 @@ def parser() -> argparse.ArgumentParser:
         "rtt", help="from round-trip times: ping, irtt or CSV", description=rtt.__doc__, formatter_class=raw
     )
     measured.set_defaults(make=_rtt)
-    measured.add_argument("file", type=Path, metavar="FILE", help="output of ping, JSON of irtt, or CSV with time_s,rtt_ms")
+    measured.add_argument(
+        "file", type=Path, metavar="FILE", help="output of ping, JSON of irtt, or CSV with time_s,rtt_ms"
+    )
     measured.add_argument("--bin-s", type=float, default=1.0, help="time over which probes are one delay (default 1)")
     measured.add_argument(
         "--interval-s", type=float, default=1.0, help="time between two probes of a ping without -D (default 1)"
@@ -209,7 +218,9 @@ def described(path: Path, summary: link_file.Summary) -> str:
     repeats = ", then again" if summary.repeats else ""
     lines = [f"{path}: {summary.duration_s:g} s{repeats}, {summary.rows} rows, mean RTT {summary.mean_rtt_ms:.2f} ms"]
     for name, one in (("forward", summary.forward), ("return", summary.back)):
-        rates = " / ".join(f"{value / 1e6:.4g}" for value in (one.rate_bps.least, one.rate_bps.mean, one.rate_bps.greatest))
+        rates = " / ".join(
+            f"{value / 1e6:.4g}" for value in (one.rate_bps.least, one.rate_bps.mean, one.rate_bps.greatest)
+        )
         delays = " / ".join(f"{value:.2f}" for value in (one.delay_ms.least, one.delay_ms.mean, one.delay_ms.greatest))
         losses = f"{one.loss_pct.mean:.3g} % lost" if one.loss_pct.greatest else "no loss"
         outages = f"{one.outages} outages, {one.outage_s:.3g} s" if one.outages else "no outage"
@@ -236,7 +247,9 @@ def _add_parameters(parser: argparse.ArgumentParser, model: type[Any]) -> None:
     for one in fields(model):
         option = "--" + one.name.replace("_", "-")
         kind = type(one.default)
-        parser.add_argument(option, type=kind, default=one.default, help=f"{one.metadata['help']} (default {one.default:g})")
+        parser.add_argument(
+            option, type=kind, default=one.default, help=f"{one.metadata['help']} (default {one.default:g})"
+        )
 
 
 def _parameters(arguments: argparse.Namespace, model: type[Any]) -> Any:

@@ -297,7 +297,10 @@ def _engine(
     if controller is not None:
         return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
     folders = {name: files for name in campaign.jobs() if (files := packages[name].files)}
-    started = [campaign.values, *(scenario.functions for scenario in (campaign.scenario, *campaign.sub_scenarios.values()))]
+    started = [
+        campaign.values,
+        *(scenario.functions for scenario in (campaign.scenario, *campaign.sub_scenarios.values())),
+    ]
     vpns = vpns_named(started, REPOSITORY / "vpn-configs")
     virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders), vpns=vpns, pcap=arguments.pcap)
     return virtual if arguments.scheduler is None else ClusterEngine(virtual, arguments.scheduler, folders)

@@ -103,7 +103,9 @@ def build(inventory: Inventory) -> dict[str, Namespace]:
 def _check_size(inventory: Inventory) -> None:
     count = sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in inventory.attached())
     if count > INTERFACES_MAX:
-        raise NetworkError(f"the inventory has {count} interfaces, those of switches included; at most {INTERFACES_MAX}")
+        raise NetworkError(
+            f"the inventory has {count} interfaces, those of switches included; at most {INTERFACES_MAX}"
+        )
 
 
 def _allow_congestion_controls() -> None:
@@ -265,7 +267,10 @@ def _rules(host: Host, family: str) -> list[str]:
     lines = []
     for number, rule in enumerate(host.rules):
         words = {"from": rule.source or "all", "to": rule.destination, "lookup": rule.table}
-        words |= {"priority": str(RULE_PRIORITY + number), "suppress_prefixlength": "0" if rule.except_default else None}
+        words |= {
+            "priority": str(RULE_PRIORITY + number),
+            "suppress_prefixlength": "0" if rule.except_default else None,
+        }
         if _is_of(rule.source or rule.destination, family):
             lines.append("rule add" + "".join(f" {name} {value}" for name, value in words.items() if value))
     return lines

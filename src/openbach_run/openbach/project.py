@@ -142,7 +142,9 @@ def project(name: str, inventory: Inventory, scenarios: Iterable[Scenario]) -> d
         "owners": [],
         "entity": [entity(host, inventory) for host in inventory.hosts],
         "scenario": [scenario.as_stored() for scenario in scenarios],
-        "network": [{"name": network, "address": inventory.networks[network].address} for network in used_networks(inventory)],
+        "network": [
+            {"name": network, "address": inventory.networks[network].address} for network in used_networks(inventory)
+        ],
         "hidden_network": [],
         "reserved_agents": [],
     }

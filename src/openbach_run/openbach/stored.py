@@ -75,5 +75,7 @@ def _json_object(value: Any) -> Any:
     except ValueError:
         raise WrongType(value, "dict") from None
     if not isinstance(found, dict):
-        raise Crash("AttributeError", f"'{type_name(found)}' object has no attribute 'values'", f"{value!r} is no JSON object")
+        raise Crash(
+            "AttributeError", f"'{type_name(found)}' object has no attribute 'values'", f"{value!r} is no JSON object"
+        )
     return found

@@ -145,7 +145,9 @@ def _typst_table(node: SyntaxTreeNode) -> str:
 
 def _string(text: str) -> str:
     """A string literal of Typst."""
-    return '"' + "".join(one if one.isprintable() and one not in '"\\' else f"\\u{{{ord(one):x}}}" for one in text) + '"'
+    return (
+        '"' + "".join(one if one.isprintable() and one not in '"\\' else f"\\u{{{ord(one):x}}}" for one in text) + '"'
+    )
 
 
 def _string_markup(text: str) -> str:

@@ -209,7 +209,9 @@ def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure:
         axes = figure.subplots()
         axes.grid(color="#eeeeee")
         for number, (label, line) in enumerate(lines.items()):
-            found = [(x, one) for x, value in enumerate(numbers) if value in line and (one := line[value].estimate(measure))]
+            found = [
+                (x, one) for x, value in enumerate(numbers) if value in line and (one := line[value].estimate(measure))
+            ]
             colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
             axes.plot(
                 [x for x, _ in found], [one.median for _, one in found], marker=marker, markersize=4, color=colour,

@@ -61,8 +61,10 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
 
     rows = [row(record) for record in records]
     measured = {name for record in records for name in record.measures} - NUMBERS.keys()
-    types = {**NUMBERS, **dict.fromkeys(measured), **{name: "string" for record in records for name in record.arguments}}
-    arrays = {
-        name: pyarrow.array([one.get(name) for one in rows], types.get(name, "string")) for name in columns(rows)
+    types = {
+        **NUMBERS,
+        **dict.fromkeys(measured),
+        **{name: "string" for record in records for name in record.arguments},
     }
+    arrays = {name: pyarrow.array([one.get(name) for one in rows], types.get(name, "string")) for name in columns(rows)}
     pyarrow.parquet.write_table(pyarrow.table(arrays), file)

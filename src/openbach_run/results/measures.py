@@ -54,7 +54,10 @@ MEASURES = {  # of the jobs that measure
         Measure("ping_lost_pct", statistic="lost_pct"),
     ),
 }
-MEASURED = {"interval_goodput_bps", *(measure.statistic or measure.column for job in MEASURES.values() for measure in job)}
+MEASURED = {
+    "interval_goodput_bps",
+    *(measure.statistic or measure.column for job in MEASURES.values() for measure in job),
+}
 """Statistics that are numbers, or missing (null)."""
 FACTORS = ("vpn", "pep", "cc", "loss")
 NUMBERS = {
@@ -82,7 +85,9 @@ def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str
                 if value is not None:
                     series.setdefault(name, []).append(value)
                 if name in MEASURED and value is not None and not is_number(value):
-                    raise DamagedRecord(f"{run_dir / 'statistics.jsonl'}, line {line}: {name} is {value!r}, not a number")
+                    raise DamagedRecord(
+                        f"{run_dir / 'statistics.jsonl'}, line {line}: {name} is {value!r}, not a number"
+                    )
             if metadata["job_name"] == "file_transfer":
                 transfers.append(statistic)
     if len(instances) > 1:

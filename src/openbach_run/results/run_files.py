@@ -145,7 +145,9 @@ def fields(document: Any, types: Mapping[str, Any]) -> str | None:
         if name not in document:
             return f'has no "{name}"'
         value = document[name]
-        if not (is_number(value) if kind is float else isinstance(value, kind) and (kind is not int or is_number(value))):
+        if not (
+            is_number(value) if kind is float else isinstance(value, kind) and (kind is not int or is_number(value))
+        ):
             wanted = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
             return f'"{name}" is {_short(value)}; {wanted} was expected'
     return None

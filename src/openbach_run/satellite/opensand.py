@@ -55,5 +55,7 @@ def repeat_s(terminal: Delays, gateway: Delays, refresh_period_ms: int) -> float
     """After how long OpenSAND's `loop` begins again. Raises ValueError for hops that do so at different times."""
     last, other = terminal[-1][0], gateway[-1][0]
     if last != other:
-        raise ValueError(f"the terminal's file ends at {last}, the gateway's at {other}: to repeat they must end together")
+        raise ValueError(
+            f"the terminal's file ends at {last}, the gateway's at {other}: to repeat they must end together"
+        )
     return (last + 1) * refresh_period_ms / 1000

@@ -55,7 +55,9 @@ def read(path: Path, interval_s: float) -> list[Probe]:
     else:
         probes = _ping(path, interval_s)
     if all(probe.lost for probe in probes):
-        raise LinkFileError(path, "no round-trip time in it: give the output of ping or irtt, or CSV with time_s,rtt_ms")
+        raise LinkFileError(
+            path, "no round-trip time in it: give the output of ping or irtt, or CSV with time_s,rtt_ms"
+        )
     return sorted(probes, key=lambda probe: probe.time_s)
 
 

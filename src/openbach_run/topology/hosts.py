@@ -92,13 +92,16 @@ class Inventory:
     def neighbours(self, host: Host) -> Iterator[tuple[Interface, list[Interface]]]:
         """(own interface, those of the other hosts in its network) for each interface of the host."""
         for port in host.interfaces:
-            yield port, [
-                theirs
-                for other in self.hosts
-                if other.entity != host.entity
-                for theirs in other.interfaces
-                if theirs.network == port.network
-            ]
+            yield (
+                port,
+                [
+                    theirs
+                    for other in self.hosts
+                    if other.entity != host.entity
+                    for theirs in other.interfaces
+                    if theirs.network == port.network
+                ],
+            )
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -163,9 +163,7 @@ class _Reader:
                 for mine in ranges:
                     for theirs in others:
                         if mine.version == theirs.version and mine.overlaps(theirs):
-                            raise self.error(
-                                where, f"{mine} overlaps {other} ({theirs}): give it addresses of its own"
-                            )
+                            raise self.error(where, f"{mine} overlaps {other} ({theirs}): give it addresses of its own")
             known[name] = ranges
             self.networks[name] = network
         if not self.networks:
@@ -194,9 +192,7 @@ class _Reader:
             key = f"all.vars.satvpn_networks.{name}"
             hosts = [host for host, _ in ends]
             if len(ends) == 1:
-                raise self.error(
-                    key, f"has only an interface of {hosts[0].entity}: a link has two hosts, a LAN more"
-                )
+                raise self.error(key, f"has only an interface of {hosts[0].entity}: a link has two hosts, a LAN more")
             if len(ends) > 2 and name in (host.name for host in inventory.hosts):
                 raise self.error(key, f"is a host's name, too, and the LAN's switch is called {name}: rename one")
             for host in hosts:
@@ -308,7 +304,8 @@ class _Reader:
             found = ipaddress.ip_network(text)
         except ValueError as error:
             raise self.error(
-                key, f"{error}: default, an address with mask or a network is expected; there are {_listed(self.networks)}"
+                key,
+                f"{error}: default, an address with mask or a network is expected; there are {_listed(self.networks)}",
             ) from error
         if version not in (None, found.version):
             raise self.error(key, f"{found} is IPv{found.version}, but `via` is IPv{version}")
@@ -363,7 +360,9 @@ class _Reader:
                         f"{key}.via", f"{route.via} is no neighbour of {host.entity}; there are {_listed(neighbours)}"
                     )
                 if any(_place(route) == _place(earlier) for earlier in host.routes[:index]):
-                    raise self.error(f"{key}.to", f"{route.to} has a route already: give one of them a metric or a table")
+                    raise self.error(
+                        f"{key}.to", f"{route.to} has a route already: give one of them a metric or a table"
+                    )
             tables = [MAIN_TABLE, *(str(route.table) for route in host.routes if route.table is not None)]
             for index, rule in enumerate(host.rules):
                 if rule.table not in tables:

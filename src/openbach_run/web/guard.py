@@ -135,5 +135,7 @@ def _name(url: str) -> str | None:
 
 
 def too_large() -> JSONResponse:
-    text = f"a request may have {BODY_LIMIT_BYTES // 1_000_000} MB at most, one to log in {LOGIN_LIMIT_BYTES // 1000} kB"
+    text = (
+        f"a request may have {BODY_LIMIT_BYTES // 1_000_000} MB at most, one to log in {LOGIN_LIMIT_BYTES // 1000} kB"
+    )
     return JSONResponse({"error": text}, 413)

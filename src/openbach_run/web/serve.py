@@ -152,7 +152,9 @@ def alone(results: Path, url: str) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             who = lock.read().strip() or "another openbach-run serve"
-            raise InputError(f"{results}: is served already, by {who}; use that one, or give another --results DIR") from None
+            raise InputError(
+                f"{results}: is served already, by {who}; use that one, or give another --results DIR"
+            ) from None
         lock.truncate(0)
         lock.write(f"process {os.getpid()} at {url}\n")
         lock.flush()

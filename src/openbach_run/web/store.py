@@ -126,7 +126,9 @@ class Database:
             except _Damaged as damage:
                 kept = _put_aside(file)
                 text = "%s is damaged (%s): it is kept as %s, and a new one begun. Its launches and imported scenarios are "
-                logging.getLogger(__name__).error(text + "not shown; the records of all runs are there", file, damage, kept)
+                logging.getLogger(__name__).error(
+                    text + "not shown; the records of all runs are there", file, damage, kept
+                )
                 self._connection = _opened(file)
         except (sqlite3.Error, OSError, _Damaged) as error:
             raise InputError(f"{file}: {error}; --results DIR names another place") from error

@@ -215,7 +215,9 @@ class Controller:
         except requests.RequestException as error:
             raise Lost(f"{self.access.url}: {what}: {_reason(error)}") from None
         if answer.status in BAD_GATEWAY:
-            raise Lost(f"{self.access.url}: {what}: the proxy before the controller got no answer (HTTP {answer.status})")
+            raise Lost(
+                f"{self.access.url}: {what}: the proxy before the controller got no answer (HTTP {answer.status})"
+            )
         if answer.status >= 300:
             raise Refused(answer.status, self._words(answer, method, route))
         return answer

@@ -20,7 +20,8 @@ from openbach_run.errors import SetupError
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MIRROR_VARIABLE = "OPENBACH_RUN_DEBIAN_MIRROR"
 DEBIAN_MAIN = re.compile(
-    r"'((?!cdrom:)[^']+)/dists/(?:bookworm|trixie|forky|sid|oldstable|stable|testing|unstable)/main/binary-[^']*'", re.MULTILINE
+    r"'((?!cdrom:)[^']+)/dists/(?:bookworm|trixie|forky|sid|oldstable|stable|testing|unstable)/main/binary-[^']*'",
+    re.MULTILINE,
 )
 """What `apt-get update` would fetch from a Debian mirror; the mirror's URI."""
 
@@ -123,7 +124,9 @@ class Apt:
 
     def resolve(self, names: Sequence[str]) -> list[Package]:
         """The packages and all they depend on, sorted by file name."""
-        nothing_there = f"Dir::Cache::archives={self.directory}/empty"  # apt does not name what it has downloaded before
+        nothing_there = (
+            f"Dir::Cache::archives={self.directory}/empty"  # apt does not name what it has downloaded before
+        )
         options = ("-o", nothing_there, "--print-uris", "-qq", "-y")
         printed = self._apt("resolving Debian packages", "install", *options, *names)
         return sorted(

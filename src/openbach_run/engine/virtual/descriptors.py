@@ -19,4 +19,6 @@ def ensure_descriptors() -> None:
         return
     resource.setrlimit(resource.RLIMIT_NOFILE, (WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED), hard))
     if resource.RLIM_INFINITY != hard < NEEDED:
-        raise SetupError(f"a run needs {NEEDED} open files, the limit is {hard}: raise it with ulimit -n {NEEDED}, or more")
+        raise SetupError(
+            f"a run needs {NEEDED} open files, the limit is {hard}: raise it with ulimit -n {NEEDED}, or more"
+        )

@@ -172,9 +172,7 @@ class VirtualEngine:
             *("con=null", "con0=fd:3,fd:1", "capture=0"),
             *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
         )
-        command = self._jail.command(
-            cpu, self._image.root, code, run_dir, self._kernel.executable, *kernel_arguments
-        )
+        command = self._jail.command(cpu, self._image.root, code, run_dir, self._kernel.executable, *kernel_arguments)
         with self._lock:
             if self._stopping:
                 raise InterruptedError("the engine is stopping")

@@ -82,9 +82,7 @@ def _mode(launcher: Path, asked: str) -> str:
         if (reason := _why_not(launcher, mode)) is None:
             return mode
         reasons.append(f"  {mode}: {reason}")
-    raise SetupError(
-        "\n".join(["this host has no means to keep a guest from your files:", *reasons, HOW_TO_ALLOW])
-    )
+    raise SetupError("\n".join(["this host has no means to keep a guest from your files:", *reasons, HOW_TO_ALLOW]))
 
 
 def _why_not(launcher: Path, mode: str) -> str | None:

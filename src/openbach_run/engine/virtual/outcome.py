@@ -40,7 +40,10 @@ def outcome_of(run_dir: Path, wall_s: float, capture_sha256: str, ended_why: str
         return Outcome("Guest Lost", 0.0, wall_s, capture_sha256, f"the guest {why}; its console's last lines:\n{tail}")
     status, error = result["status"], None if result["status"] == "Finished Ok" else _explain(result)
     if complaint:
-        status, error = COMPLAINED, "\n".join([f"the guest's kernel complained: {complaint}", *([error] if error else [])])
+        status, error = (
+            COMPLAINED,
+            "\n".join([f"the guest's kernel complained: {complaint}", *([error] if error else [])]),
+        )
     return Outcome(status, result["virtual_s"], wall_s, capture_sha256, error)
 
 
@@ -56,7 +59,9 @@ def _result(run_dir: Path) -> dict[str, Any] | None:
     if wrong is None and result["status"] not in STATUSES:
         wrong = f'"status" is {result["status"]!r}; one of {", ".join(STATUSES)} was expected'
     for failed in [] if wrong else result["failed"]:
-        wrong = wrong or run_files.fields(failed, FAILED_JOB if isinstance(failed, dict) and "job" in failed else FAILED)
+        wrong = wrong or run_files.fields(
+            failed, FAILED_JOB if isinstance(failed, dict) and "job" in failed else FAILED
+        )
     if wrong:
         raise DamagedRecord(f"{run_dir / 'result.json'}: {wrong}")
     return result

@@ -49,7 +49,9 @@ def vpns_named(value: Any, configs: Path) -> set[str]:
     """The VPNs (folders of `configs`) that are a text anywhere in `value`: the arguments or functions of a scenario."""
     if isinstance(value, str):
         return {value} if value.isidentifier() and (configs / value / "vpn.json").exists() else set()
-    parts: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    parts: Iterable[Any] = (
+        value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    )
     return {name for part in parts for name in vpns_named(part, configs)}
 
 
