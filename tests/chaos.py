@@ -243,11 +243,9 @@ def read_only(chaos: Chaos, campaign: tuple[str, ...]) -> None:
 
 def damaged_cache(chaos: Chaos, campaign: tuple[str, ...]) -> None:
     """Of what is made again in seconds: the code of a run, the proxy."""
-    entries = [
-        entry for kind in ("code", "satpep") for entry in chaos.cache.glob(f"openbach-run/{kind}-*") if entry.is_dir()
-    ]
-    for entry in entries:
-        files = sorted(file for file in entry.rglob("*") if file.is_file())
+    places = [place for kind in ("code", "satpep") for place in sorted(chaos.cache.glob(f"openbach-run/{kind}-*"))]
+    entries = {place: files for place in places if (files := sorted(file for file in place.rglob("*") if file.is_file()))}
+    for entry, files in entries.items():  # one that no run here uses may have lost its only file before
         file = chaos.random.choice(files)
         match chaos.random.choice(("edited", "truncated", "missing", "added")):
             case "edited":
@@ -260,7 +258,7 @@ def damaged_cache(chaos: Chaos, campaign: tuple[str, ...]) -> None:
                 (entry / "sitecustomize.py").write_text("raise SystemExit\n")
     said = chaos.end(chaos.start(campaign, "--rerun"), {0})
     if "is damaged (" not in said or "making it again" not in said:
-        raise Wrong(f"damage in {entries} was not told; the command said:\n{said}")
+        raise Wrong(f"damage in {[*entries]} was not told; the command said:\n{said}")
 
 
 def damaged_record(chaos: Chaos, campaign: tuple[str, ...]) -> None:
