@@ -133,7 +133,7 @@ def is_used(place: str, uses: Uses) -> bool:
     kind, _, entry = place.partition("/")
     if kind not in KINDS or not entry:
         return True
-    names = uses.get(kind, ())
+    names, entry = uses.get(kind, ()), entry.partition("/")[0]
     is_shared = kind in DESCRIBED and Path(entry).suffix != ""
     return bool(names) if is_shared else Path(entry).stem in names
 

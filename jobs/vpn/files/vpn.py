@@ -9,6 +9,7 @@ the other end before the tunnel is up. The remote network is unreachable until t
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -23,6 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,8 @@ from vpn_folders import describe, kinds, scripts
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
 PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
-"""Where programs may stand that are in no Debian package: the host's own, and those that we have built."""
+"""Where programs may stand that are in no Debian package: the host's own, and those that we have built. Besides the folder
+`bin` of the VPN's own folder, where the virtual engine puts the programs of its user."""
 HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
@@ -53,6 +56,9 @@ STREAMS = ("TCP", "MPTCP", "TLS")
 LAST_LINES = 10
 LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535)}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
+WATCHED = {signal.SIGCHLD, signal.SIGIO}
+RTMGRP_LINK = 1
+"""Group of netlink messages about interfaces (linux/rtnetlink.h)."""
 TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2", "10.200.{}.1"), "wait": ("", "")}
 
 
@@ -189,10 +195,13 @@ def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) ->
     """Ends the job when a command that the VPN needs is missing, or its full packets do not fit the way out."""
     missing = [command for command in vpn["commands"] if not shutil.which(command, path=path)]
     if missing:
-        sys.exit(
-            f"this host cannot run {arguments.kind}: there is no command {missing[0]}; the job's playbook (install_vpn.yml) "
-            + (f"builds it if satvpn_built_vpns names {arguments.kind}" if vpn["programs"] else "installs it")
-        )
+        recipe = vpn["programs"].get(missing[0], {})
+        how = "the job's playbook (install_vpn.yml) installs it"
+        if "crate" in recipe:
+            how = f"the job's playbook (install_vpn.yml) builds it if satvpn_built_vpns names {arguments.kind}"
+        elif "host" in recipe:
+            how = f"no package has it: put it into {PROGRAMS.partition(':')[0]} ({recipe['host']})"
+        sys.exit(f"this host cannot run {arguments.kind}: there is no command {missing[0]}; {how}")
     needed = vpn["inner_mtu"] + (vpn["overhead_bytes"] or 0)
     out = [name for name, network in own_networks() if ip_address(arguments.local_ip) in network]
     for name in out if vpn["overhead_bytes"] else []:  # where it is null, the carrier is a stream
@@ -236,7 +245,7 @@ def open_clear_path(arguments: argparse.Namespace) -> None:
 
 
 def unblock_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, *WATCHED})
 
 
 def round_trip(arguments: argparse.Namespace, source: str, daemon: subprocess.Popen[bytes], log: Path) -> str | None:
@@ -260,16 +269,37 @@ def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
     return wanted
 
 
+def is_there(device: str) -> bool:
+    return Path(f"/sys/class/net/{device}").exists()
+
+
+def counted(device: str) -> dict[str, dict[str, int]]:
+    """Packets and bytes by name of the counters that `up` has made in the VPN's nftables table (lib.sh)."""
+    command = ["nft", "-j", "list", "counters", "table", "inet", device]
+    shown = subprocess.run(
+        command, check=False, capture_output=True, text=True
+    ).stdout  # no table: an error, no counter
+    objects = json.loads(shown or "{}").get("nftables", [])
+    return {one["counter"]["name"]: one["counter"] for one in objects if "counter" in one}
+
+
 def report(arguments: argparse.Namespace, vpn: dict[str, Any], log: Path) -> None:
-    """The tunnel interface's counters, unless it has none or went with its daemon, which an agent ends first; and how often
-    the daemon's log has told of a handshake."""
+    """What went through the tunnel: its interface's counters; of a VPN whose interface has none, or goes with its daemon,
+    which an agent ends first, those of nftables. And how many handshakes there were, where the daemon or a counter tells."""
     known: dict[str, Any] = {}
-    if vpn["device"] and Path(f"/sys/class/net/{arguments.device}").exists():
+    has_counters = vpn["device"] and is_there(arguments.device)
+    counters = {} if has_counters and vpn["handshake_line"] else counted(arguments.device)
+    if has_counters:
         (link,) = json.loads(run("ip", "-s", "-j", "link", "show", arguments.device))
-        for side, counted in (("rx", link["stats64"]["rx"]), ("tx", link["stats64"]["tx"])):
-            known |= {f"{side}_bytes": counted["bytes"], f"{side}_packets": counted["packets"]}
+        for side in ("rx", "tx"):
+            known |= {f"{side}_{unit}": link["stats64"][side][unit] for unit in ("bytes", "packets")}
         known["tx_dropped"] = link["stats64"]["tx"]["dropped"]
-    if vpn["handshake_line"]:
+    else:
+        for side in {"rx", "tx"} & counters.keys():
+            known |= {f"{side}_{unit}": counters[side][unit] for unit in ("bytes", "packets")}
+    if "handshakes" in counters:
+        known["handshakes"] = counters["handshakes"]["packets"]
+    elif vpn["handshake_line"]:
         known["handshakes"] = len(re.findall(vpn["handshake_line"], log.read_text(errors="replace")))
     if known:
         collect_agent.send_stat(collect_agent.now(), **known)
@@ -278,7 +308,7 @@ def report(arguments: argparse.Namespace, vpn: dict[str, Any], log: Path) -> Non
 def environment_of(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path) -> dict[str, str]:
     """What the VPN's scripts get to know."""
     return {
-        "PATH": f"{os.environ.get('PATH', os.defpath)}:{PROGRAMS}",
+        "PATH": f"{os.environ.get('PATH', os.defpath)}:{PROGRAMS}:{scripts(arguments.kind) / 'bin'}",
         "VPN_DIR": str(directory),
         "VPN_ROLE": arguments.role,
         "VPN_DEVICE": arguments.device,
@@ -317,6 +347,7 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         run("ip", "link", "add", arguments.device, "type", "dummy")
         run("ip", "address", "add", f"{arguments.tunnel_ip}/32", "dev", arguments.device)
         run("ip", "link", "set", arguments.device, "up")
+    up_s = time.monotonic()
     with log.open("w") as said:
         daemon = subprocess.Popen(
             [str(folder / "up")],
@@ -328,8 +359,13 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     table = ["table", flow_table(arguments)] if arguments.flow_port else []
     way: list[str] = []
     try:
-        if not vpn["daemon"] and daemon.wait() != 0:
-            sys.exit(ended(arguments.kind, daemon, log))
+        if not vpn["daemon"]:
+            end = time.monotonic() + LIMIT_S
+            while daemon.poll() is None:
+                if signal.sigtimedwait({signal.SIGCHLD}, max(end - time.monotonic(), 0)) is None:
+                    sys.exit(f"{arguments.kind}: `up` has not ended after {LIMIT_S:g} s{last_lines(log)}")
+            if daemon.returncode != 0:
+                sys.exit(ended(arguments.kind, daemon, log))
         source = arguments.device if vpn["device"] else arguments.tunnel_ip
         rtts_ms: list[str] = []
 
@@ -341,17 +377,27 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         retried(goes_through, f"no packet has gone through {arguments.kind}", lambda: last_lines(log))
         way = way_in(arguments, vpn["device"])
         run("ip", "route", "replace", arguments.remote_network, *way, *table)
-        setup_time_s = time.monotonic() - start_s
+        ready_s = time.monotonic()
+        setup_time_s = ready_s - start_s
         collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
         cc = carrier_congestion_control(arguments) if vpn["carrier"] in STREAMS else None
         collect_agent.send_stat(
-            collect_agent.now(), setup_time_s=setup_time_s, congestion_control=cc, first_rtt_ms=float(rtts_ms[-1])
+            collect_agent.now(),
+            setup_time_s=setup_time_s,
+            up_time_s=ready_s - up_s,
+            congestion_control=cc,
+            first_rtt_ms=float(rtts_ms[-1]),
         )
 
         def look() -> None:
             report(arguments, vpn, log)
 
-        if not is_stopped(daemon, vpn["daemon"], arguments.series_s, look):
+        def is_up() -> bool:
+            return daemon.poll() is None if vpn["daemon"] else is_there(arguments.device)
+
+        with nullcontext() if vpn["daemon"] else changes_of_interfaces():
+            stopped = is_stopped(is_up, daemon, arguments.series_s, look)
+        if not stopped:
             sys.exit(ended(arguments.kind, daemon, log))
         look()
     finally:
@@ -367,13 +413,24 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             subprocess.run(["ip", "link", "del", arguments.device], check=False, capture_output=True)
 
 
-def is_stopped(daemon: subprocess.Popen[bytes], has_daemon: bool, series_s: float, look: Callable[[], None]) -> bool:
-    """Waits for the order to stop, and looks at the counters meanwhile; False if the daemon ends without an order. An agent
+def changes_of_interfaces() -> socket.socket:
+    """As long as it is open, this process gets SIGIO when an interface of this host comes, goes or changes."""
+    changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    changes.bind((0, RTMGRP_LINK))
+    fcntl.fcntl(changes, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(changes, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    return changes
+
+
+def is_stopped(
+    is_up: Callable[[], bool], daemon: subprocess.Popen[bytes], series_s: float, look: Callable[[], None]
+) -> bool:
+    """Waits for the order to stop, and looks at the counters meanwhile; False if the tunnel ends without an order. An agent
     that stops a job ends its children first, so a daemon that ends well may be right, and the order must follow."""
     while (number := next_signal(series_s)) not in SIGNALS:
         if number is None:
             look()
-        elif has_daemon and daemon.poll() is not None:
+        elif not is_up():
             ended_well = daemon.returncode in (0, -signal.SIGTERM)
             return ended_well and signal.sigtimedwait(SIGNALS, STOP_GRACE_S) is not None
     return True
@@ -381,7 +438,7 @@ def is_stopped(daemon: subprocess.Popen[bytes], has_daemon: bool, series_s: floa
 
 def next_signal(limit_s: float) -> int | None:
     """None if none has come in that time; 0 waits for ever."""
-    watched = {*SIGNALS, signal.SIGCHLD}
+    watched = {*SIGNALS, *WATCHED}
     if not limit_s:
         return signal.sigwait(watched)
     came = signal.sigtimedwait(watched, limit_s)
@@ -391,6 +448,8 @@ def next_signal(limit_s: float) -> int | None:
 def ended(kind: str, daemon: subprocess.Popen[bytes], log: Path) -> str:
     if daemon.returncode == UNSUPPORTED:
         return f"this host cannot run {kind}{last_lines(log)}"
+    if daemon.returncode == 0:  # of a VPN without a daemon: `up` has ended well
+        return f"{kind} ended by itself: its interface is gone{last_lines(log)}"
     return f"{kind} ended by itself with exit code {daemon.returncode}{last_lines(log)}"
 
 
@@ -415,7 +474,7 @@ def main() -> None:
             missing = f"{arguments.remote_network} is not reached through {arguments.kind} ({arguments.device})"
             retried(lambda: leads_into_tunnel(arguments), missing)
         return
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, *WATCHED})
     open_clear_path(arguments)  # it is still closed if an earlier tunnel has failed
     if arguments.kind == "none":
         signal.sigwait(SIGNALS)
