@@ -35,6 +35,7 @@ PATTERNS = {
     "campaigns": ("*.yml",),
 }
 KINDS = tuple(PATTERNS)
+UNTESTED = "not tested here"
 Uses = Mapping[str, Sequence[str]]
 """What a run uses: kind → names, sorted."""
 
@@ -63,6 +64,11 @@ class Additions:
 
     def find(self, kind: str, name: str) -> Path | None:
         return self._found[kind].get(name)
+
+    def untested(self) -> set[str]:
+        """The names of folders that say of themselves that they are not tested here. Raises InputError."""
+        entries = [entry for kind in DESCRIBED for entry in self.all(kind).items()]
+        return {name for name, folder in entries if description(folder).get("tested") == UNTESTED}
 
     @property
     def jobs(self) -> list[Path]:

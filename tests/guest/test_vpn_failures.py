@@ -128,7 +128,7 @@ def test_a_tunnel_that_does_not_fit(reasons: Callable[[str], Reasons], vpn: str)
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Reasons:
     """Runs in which the client's daemon is killed in mid transfer; of a VPN without one, its interface is deleted."""
     place = tmp_path_factory.mktemp("killed")
-    of_this_host = f"pkill -9 --ns $$ --nslist net -x '{'|'.join(DAEMONS)}'"
+    of_this_host = f"pkill -9 --ns $$$$ --nslist net -x '{'|'.join(DAEMONS)}'"
     kill = with_snapshot(place, ("box", 5, f"{of_this_host} || ip link del vpn0"))
     cells = (f"vpn={','.join(VPNS)}", "cc=cubic", "loss=0", "size=10M")
     ended = command(str(kill), *cells, "--jobs", str(TEST_JOBS), "--results", str(place / "r"), "--pcap")
@@ -147,6 +147,36 @@ def test_a_tunnel_that_ends_in_mid_transfer(killed: Reasons, vpn: str) -> None:
     sent_ns, arrived_ns = ([packet.time_ns for packet in packets if packet.interface == name] for name in ENDS)
     assert len(arrived_ns) > 100, "it was killed before the transfer"
     assert max(sent_ns) > max(arrived_ns), "the server sent nothing more: the test shows nothing"
+
+
+MOVE = (
+    "way=$$(ip route show default); ip address del 10.10.1.1/24 dev to_st; ip address add 10.10.1.77/24 dev to_st; "
+    "ip route replace $$way; echo $$way"
+)
+ROAMS = {"boringtun", "openvpn_dco", "rosenpass", "wireguard", "wireguard_go", "yggdrasil"}
+"""VPNs whose tunnel outlives the address of the client."""
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Reasons:
+    """Runs in which the client's address changes in mid transfer."""
+    place = tmp_path_factory.mktemp("moved")
+    cells = (f"vpn={','.join(VPNS)}", "cc=cubic", "loss=0", "size=10M")
+    scenario = with_snapshot(place, ("box", 5, MOVE))
+    ended = command(str(scenario), *cells, "--jobs", str(TEST_JOBS), "--results", str(place / "r"))
+    assert ended.returncode == 1, ended.stderr
+    return by_vpn(place / "r")
+
+
+@pytest.mark.parametrize("vpn", VPNS)
+def test_an_address_that_changes_in_mid_transfer(moved: Reasons, vpn: str) -> None:
+    run, error = moved[vpn]
+    if vpn in ROAMS:
+        assert run.row["status"] == "Finished Ok", error
+    else:
+        lost = f"no packet has gone through {vpn} since this host lost its address 10.10.1.1, after 60 s"
+        assert lost in error or f"{vpn} ended by itself" in error
+    assert float(run.row["virtual_s"]) < END_S + 20
 
 
 def test_a_client_that_never_comes(tmp_path: Path) -> None:

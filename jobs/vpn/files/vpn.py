@@ -24,7 +24,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Any
@@ -57,8 +56,8 @@ LAST_LINES = 10
 LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535)}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 WATCHED = {signal.SIGCHLD, signal.SIGIO}
-RTMGRP_LINK = 1
-"""Group of netlink messages about interfaces (linux/rtnetlink.h)."""
+RTMGRP_LINK, RTMGRP_IPV4_IFADDR = 1, 0x10
+"""Groups of netlink messages about interfaces and addresses (linux/rtnetlink.h)."""
 TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2", "10.200.{}.1"), "wait": ("", "")}
 
 
@@ -273,6 +272,19 @@ def is_there(device: str) -> bool:
     return Path(f"/sys/class/net/{device}").exists()
 
 
+def is_local(address: str) -> bool:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def is_told_to_stop() -> bool:
+    return bool(signal.sigpending() & SIGNALS)
+
+
 def counted(device: str) -> dict[str, dict[str, int]]:
     """Packets and bytes by name of the counters that `up` has made in the VPN's nftables table (lib.sh)."""
     command = ["nft", "-j", "list", "counters", "table", "inet", device]
@@ -393,12 +405,21 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             report(arguments, vpn, log)
 
         def is_up() -> bool:
-            return daemon.poll() is None if vpn["daemon"] else is_there(arguments.device)
+            if (vpn["daemon"] and daemon.poll() is not None) or not is_there(arguments.device):
+                return False
+            if not has_moved and not is_local(arguments.local_ip):
+                has_moved.append(True)
+                retried(lambda: is_told_to_stop() or goes_through(), moved, lambda: last_lines(log))
+            return True
 
-        with nullcontext() if vpn["daemon"] else changes_of_interfaces():
+        has_moved: list[bool] = []
+        moved = f"no packet has gone through {arguments.kind} since this host lost its address {arguments.local_ip},"
+        with changes_of_interfaces():
             stopped = is_stopped(is_up, daemon, arguments.series_s, look)
-        if not stopped:
+        if not stopped and vpn["daemon"] and daemon.poll() is not None:
             sys.exit(ended(arguments.kind, daemon, log))
+        if not stopped:
+            sys.exit(f"{arguments.kind} ended by itself: its interface is gone{last_lines(log)}")
         look()
     finally:
         if way and not vpn["device"]:  # no interface takes it away: it would lead past the tunnel
@@ -414,9 +435,9 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
 
 
 def changes_of_interfaces() -> socket.socket:
-    """As long as it is open, this process gets SIGIO when an interface of this host comes, goes or changes."""
+    """As long as it is open, this process gets SIGIO when an interface or an address of this host comes, goes or changes."""
     changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-    changes.bind((0, RTMGRP_LINK))
+    changes.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR))
     fcntl.fcntl(changes, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(changes, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
     return changes
@@ -431,7 +452,7 @@ def is_stopped(
         if number is None:
             look()
         elif not is_up():
-            ended_well = daemon.returncode in (0, -signal.SIGTERM)
+            ended_well = daemon.poll() in (None, 0, -signal.SIGTERM)  # None: its interface goes first
             return ended_well and signal.sigtimedwait(SIGNALS, STOP_GRACE_S) is not None
     return True
 
@@ -448,8 +469,6 @@ def next_signal(limit_s: float) -> int | None:
 def ended(kind: str, daemon: subprocess.Popen[bytes], log: Path) -> str:
     if daemon.returncode == UNSUPPORTED:
         return f"this host cannot run {kind}{last_lines(log)}"
-    if daemon.returncode == 0:  # of a VPN without a daemon: `up` has ended well
-        return f"{kind} ended by itself: its interface is gone{last_lines(log)}"
     return f"{kind} ended by itself with exit code {daemon.returncode}{last_lines(log)}"
 
 
