@@ -145,7 +145,7 @@ def satellite_path(functions: Functions, orbit: str) -> SatellitePath:
                return_rate="$return_rate", buffer_bdp="$buffer_bdp", queue="$queue", jitter_ms="$jitter_ms",
                link_file="$link_file", series_s="$series_s", run={})  # fmt: skip
     link_ready = add("sat", "satcom_link", "satellite link measured", [link], [], **interfaces, wait={})
-    last_mile = add("box", "lan_loss", "last mile", [], [], interface="$last_mile_interface", **losses)
+    last_mile = add("box", "lan_link", "last mile", [], [], interface="$last_mile_interface", **losses)
     transports = [
         add(host, "transport_profile", f"TCP of {host}", [], [], cc="$cc", initcwnd="$initcwnd") for host in END_HOSTS
     ]

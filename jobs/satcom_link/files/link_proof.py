@@ -34,7 +34,7 @@ LONGEST_BURST_S = 1.0
 BUCKET_BYTES = 1540
 """What tbf lets through at once."""
 AT_ONCE = 10
-"""Small packets sent back to back: less than any buffer that holds two full ones."""
+"""Small packets sent back to back at most: less than any buffer that holds two full ones in bytes."""
 LATE_S = 0.1
 """How long after it should have left the last packet counts as lost."""
 DELAY_TOLERANCE_MS = 1.0
@@ -75,6 +75,8 @@ class Asked:
     jitter_ms: float
     burst_packets: float
     buffer_bytes: int
+    buffer_packets: int | None = None
+    """Of any size, where the queue counts packets."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,12 @@ def measure(direction: Direction, asked: Asked, counted: Callable[[], Counters])
     small_s = SMALL_BYTES * 8 / asked.rate_bps
     full = full_packets(asked)
     packets = LOSS_PACKETS if asked.loss_pct else IDLE_PACKETS
+    at_once = min(AT_ONCE, asked.buffer_packets or AT_ONCE)
     before = counted()
     with _injector(direction) as send, _tap(direction.leaves) as tap:
         sent_ns = [send(number, SEEN_PORT, SMALL_BYTES, max(2 * small_s, 0.001)) for number in range(IDLE_PACKETS)]
         for number in range(packets - IDLE_PACKETS):
-            send(number, UNSEEN_PORT, SMALL_BYTES, 0 if (number + 1) % AT_ONCE else AT_ONCE * small_s)
+            send(number, UNSEEN_PORT, SMALL_BYTES, 0 if (number + 1) % at_once else at_once * small_s)
         idle = _seen(tap, IDLE_PACKETS, last_s)
         between = counted()
         for number in range(full):

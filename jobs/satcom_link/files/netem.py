@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import argparse
+import math
 import subprocess
 import sys
 
@@ -15,19 +15,27 @@ IN_ORDER = " rate 10gbit"
 """With a rate, netem sends no packet before those that came earlier: when the delay falls, the packets after it wait for
 the ones under way. It costs a full packet 1.2 µs."""
 MASK64 = 2**64 - 1
+MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def percent(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage from 0 to 100")
-    return value
+    """Raises ValueError, as do the others."""
+    return number(text, 0, 100, "a percentage from 0 to 100")
 
 
 def burst(text: str) -> float:
-    value = float(text)
-    if not 1 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of packets from 1 to 1000000")
+    return number(text, 1, 1e6, "a number of packets from 1 to 1000000")
+
+
+def number(text: str, least: float, most: float, right: str) -> float:
+    """A number with a decimal suffix or none (`10M` is 10 000 000). Raises ValueError, which says what would be right."""
+    digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
+    try:
+        value = float(digits) * factor
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise ValueError(f"{text!r} is not {right}")
     return value
 
 

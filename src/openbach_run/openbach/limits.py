@@ -6,6 +6,7 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     minimum, maximum    bounds, both included; of a str argument as numbers with a decimal suffix (`64k`, `1G`)
     unit                of the number, for people; numbers of `bytes` are whole
     pattern             regular expression that the whole text has to match
+    like                examples of such texts, for people
     also                values beside these, e.g. [none]
     folder              values are the names of folders of this kind (additions.py), beside the choices
 
@@ -29,7 +30,7 @@ from openbach_run.openbach.scenario import SAME, Scenario
 from openbach_run.openbach.values import job_values, jobs_started, placeholders, sole_placeholder
 
 MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
-KEYS = ("minimum", "maximum", "unit", "pattern", "also", "folder")
+KEYS = ("minimum", "maximum", "unit", "pattern", "also", "folder", "like")
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -138,7 +139,8 @@ def _number(text: str) -> float | None:
 def _in_words(argument: Argument) -> str:
     limits = argument.limits
     if "pattern" in limits:
-        return " or ".join([*map(str, limits.get("also", ())), f"a text like {limits['pattern']}"])
+        text = f"like {limits['like']}" if "like" in limits else f"a text like {limits['pattern']}"
+        return ", or ".join([*map(str, limits.get("also", ())), text])
     unit = f" {limits['unit']}" if "unit" in limits else ""
     match limits.get("minimum"), limits.get("maximum"):
         case least, None:
@@ -147,7 +149,8 @@ def _in_words(argument: Argument) -> str:
             text = f"at most {most}{unit}"
         case least, most:
             text = f"from {least} to {most}{unit}"
-    suffixes = ", with k, M or G for thousands, millions, billions" if argument.type == "str" else ""
+    has_suffix = any(str(limits.get(key, ""))[-1:] in (*MULTIPLIERS,) for key in ("minimum", "maximum"))
+    suffixes = ", with k, M or G for thousands, millions, billions" if has_suffix else ""
     return ", or ".join([*map(str, limits.get("also", ())), text + suffixes])
 
 

@@ -23,7 +23,7 @@ from random import Random
 from statistics import NormalDist
 
 from link_file import Change, State
-from parameters import parameter, refuse_out_of_range
+from constellation import parameter, refuse_out_of_range
 
 
 @dataclass(frozen=True)
