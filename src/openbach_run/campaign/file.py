@@ -18,6 +18,7 @@ from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.source import SUFFIXES
 from openbach_run.yaml_files import read_yaml
 
 
@@ -75,5 +76,5 @@ def _entry(where: str, entry: Any, here: Path, scenarios: Path) -> tuple[Path, d
     if not isinstance(values, dict) or not all(map(is_list, values.values())):
         raise InputError(f"{where}.values: should be an object of lists by argument name")
     name = entry["scenario"]
-    file = here / name if "/" in name or name.endswith(".json") else scenarios / f"{name}.json"
+    file = here / name if "/" in name or name.endswith((".json", *SUFFIXES)) else scenarios / f"{name}.json"
     return file, {str(name): distinct(name, tuple(map(str, listed))) for name, listed in values.items()}
