@@ -9,8 +9,8 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def write(page: str, place: Path) -> list[Path]:
-    """Writes the files of docs/`page` below `place`."""
+def write(page: str | Path, place: Path) -> list[Path]:
+    """Writes the files of `page`, a path or a name in docs/, below `place`."""
     written = []
     for name, content in re.findall(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", (DOCS / page).read_text(), re.M | re.S):
         file = place / name
@@ -20,7 +20,7 @@ def write(page: str, place: Path) -> list[Path]:
     return written
 
 
-def commands(page: str) -> list[str]:
-    """The lines of docs/`page` that begin with ./openbach-run, without their comments."""
+def commands(page: str | Path) -> list[str]:
+    """The lines of `page`, a path or a name in docs/, that begin with ./openbach-run, without their comments."""
     lines = re.findall(r"^\./openbach-run .*$", (DOCS / page).read_text(), re.M)
     return [line.split("  #")[0].strip() for line in lines]

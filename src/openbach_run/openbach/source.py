@@ -15,6 +15,10 @@ from openbach_run.topology.references import listed
 from openbach_run.yaml_files import read_texts
 
 SUFFIXES = (".yml", ".yaml")
+MATRIX = "matrix"
+"""The measure by VPN, PEP position, transport and loss, as the published report has it."""
+FIGURES = (MATRIX, "measures")
+"""What the report draws of a scenario; with the second one a table of all measures."""
 
 
 def _is_text(value: Any) -> bool:
@@ -60,7 +64,10 @@ WHOLE: dict[str, Shape] = {
     "inventory": (_is_text, "a file: a path from this one"),
     "end": (_with_keys({"finished": is_labels, "stop": is_labels}, "finished", "stop"), "{finished: …, stop: […]}"),
     "sweep": (_by_name(lambda value: isinstance(value, list) and all(map(_is_text, value))), "lists of texts by name"),
-    "plot": (_with_keys({"measure": _is_text, "figure": _is_text}), "{measure: …, figure: …}"),
+    "plot": (
+        _with_keys({"measure": _is_text, "figure": lambda value: value in FIGURES}),
+        f"{{measure: …, figure: {' or '.join(FIGURES)}}}",
+    ),
 }
 SHAPES = NAMED | WHOLE
 DECLARED = ("arguments", "constants", "addresses")
