@@ -6,13 +6,13 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos bench bench-serve bench-pep scenarios vpn-lists clean
+.PHONY: check lint test unit guest vpns pep chaos golden bench bench-serve bench-pep scenarios vpn-lists clean
 
 check: lint test
 
 lint:
 	$(DEV) ruff check .
-	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py scenarios/build.py jobs/vpn/lists.py
+	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py
 	MYPYPATH=pep/tests:src/openbach_run/guest:jobs/pep/files $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
@@ -38,6 +38,9 @@ chaos:
 vpns: # builds the programs that no Debian package has: some 20 minutes, once
 	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py
 
+golden: # the packets have changed, and the commit says why
+	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py
+
 bench:
 	$(DEV) python bench/bench.py
 
@@ -48,7 +51,7 @@ bench-pep:
 	$(DEV) python pep/bench.py
 
 scenarios:
-	$(DEV) python scenarios/build.py
+	$(DEV) expand -o scenarios scenarios/*.yml
 	$(DEV) python topologies/build.py
 
 vpn-lists:

@@ -265,7 +265,8 @@ def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[s
 
 
 def _read_beside(path: Path, name: str, jobs: Mapping[str, Any]) -> Scenario:
-    file = path.parent / f"{name}.json"
+    files = [path.with_name(f"{name}{suffix}") for suffix in (path.suffix, ".json")]
+    file = next((one for one in files if one.exists()), files[-1])
     try:
         return read_scenario(file, jobs)
     except Malformed as error:
