@@ -363,18 +363,20 @@ def test_a_scenario_of_another_shape_has_a_table_of_its_measures(tmp_path: Path)
 
 
 def test_flows_have_tables_of_their_own_and_none_is_wider_than_a_page(campaigns: Campaigns) -> None:
-    measures = {f"measure_{number}": 1.0 for number in range(7)} | {"flow_1_bytes": 2.0, "flow_2_bytes": 3.0}
+    measures = {f"measure_{number}": 1.0 for number in range(7)} | {
+        f"flow_{flow}_{name}": 2.0 for flow in (1, 2) for name in ("bytes", "ttfb_s")
+    }
     run = next(run for run in campaigns.runs if run.record and run.record.finished)
     assert run.record is not None
     cell = Cell({"scenario": "multi_flow"}, [replace(run, record=replace(run.record, measures=measures))])
-    tables = measures_tables(Setting("flows", "GEO", {}, [cell]))
+    tables = measures_tables(Setting("flows", "GEO", {}, [cell], campaigns.declared))
     assert {name: table.header[1:] for name, table in tables.items()} == {
-        "flows-measures": [f"measure_{number}" for number in range(5)],
-        "flows-measures-2": ["measure_5", "measure_6"],
-        "flows-measures-flow_1": ["bytes"],
-        "flows-measures-flow_2": ["bytes"],
+        "flows-measures": [f"measure {number}" for number in range(5)],
+        "flows-measures-2": ["measure 5", "measure 6"],
+        "flows-measures-flow_1": ["received (bytes)", "time to first byte (s)"],
+        "flows-measures-flow_2": ["received (bytes)", "time to first byte (s)"],
     }
-    assert tables["flows-measures-flow_2"].title == "GEO: measures of flow 2"
+    assert tables["flows-measures-flow_2"].title == "GEO: measures, flow 2"
 
 
 def test_export(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

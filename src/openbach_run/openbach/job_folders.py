@@ -12,18 +12,25 @@ from typing import Any
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Job
 from openbach_run.openbach.limits import check_declaration
+from openbach_run.openbach.measures import Measure, read_measures
 from openbach_run.openbach.scenario import read_json
 from openbach_run.yaml_files import read_yaml
 
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
 
 
+PACKAGES_FILE = "packages.txt"
+DEBIAN_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+
+
 @dataclass(frozen=True)
 class Package:
-    """A job and, if it can be run here, the folder with its files."""
+    """A job and, if it can be run here, the folder with its files, what it measures, and the Debian packages it uses."""
 
     job: Job
     files: Path | None
+    measures: tuple[Measure, ...] = ()
+    debian: tuple[str, ...] = ()
 
 
 def load_packages(paths: Sequence[Path]) -> dict[str, Package]:
@@ -60,7 +67,22 @@ def _load(path: Path) -> Iterator[Package]:
     if not found:
         raise InputError(f"{path}: no job in it; a job is a folder <job> with <job>/files/<job>.yml")
     for file in found:
-        yield Package(_from_yaml(file), file.parent)
+        data = read_yaml(file)
+        job, folder = _from_yaml(file, data), file.parent.parent
+        measures = read_measures(folder, job.name, _statistics(file, data))
+        yield Package(job, file.parent, measures, packages_of(folder))
+
+
+def packages_of(folder: Path) -> tuple[str, ...]:
+    """The Debian packages that the job in this folder uses: those in its packages.txt, one a line. Raises InputError."""
+    file = folder / PACKAGES_FILE
+    if not file.exists():
+        return ()
+    lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    for number, line in enumerate(lines, 1):
+        if line and not DEBIAN_NAME.fullmatch(line):
+            raise InputError(f"{file}, line {number}: {line!r} is no name of a Debian package; one a line, like iperf3")
+    return tuple(dict.fromkeys(filter(None, lines)))
 
 
 def _from_schemas(path: Path) -> Iterator[Package]:
@@ -71,11 +93,15 @@ def _from_schemas(path: Path) -> Iterator[Package]:
         yield Package(_job(path, name, entry, {}), None)
 
 
-def _from_yaml(file: Path) -> Job:
-    data = read_yaml(file)
+def _from_yaml(file: Path, data: Any) -> Job:
     general = _mapping(file, "general", _mapping(file, "the whole", data).get("general"))
     entry = {"version": general.get("job_version", ""), "arguments": data.get("arguments")}
     return _job(file, str(general.get("name") or file.stem), entry, _platform(file, data))
+
+
+def _statistics(file: Path, data: Mapping[str, Any]) -> list[str]:
+    """Names of the statistics that a job says it sends."""
+    return [str(entry.get("name")) for _, entry in _entries(file, "statistics", data.get("statistics"))]
 
 
 def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
