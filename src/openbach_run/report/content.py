@@ -26,6 +26,8 @@ CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
 }
+WHERE = {"scenario", "orbit"}
+"""What all cells of a section share, whatever the scenario's arguments are."""
 CURVE_POINTS = 3
 """Fewer values of the number make no curve."""
 CURVE_LINES = 8
@@ -36,7 +38,8 @@ MEASURES_A_TABLE = 5
 
 @dataclass(frozen=True)
 class Setting:
-    """Cells that share all but VPN, PEP position, transport and the numbers of CURVES. `name` is that of its files."""
+    """Cells that share all but VPN, PEP position, transport and the numbers of CURVES; of a scenario with none of these, all
+    its cells. `name` is that of its files."""
 
     name: str
     title: str
@@ -60,7 +63,8 @@ class Setting:
 def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
-        key = tuple((k, v) for k, v in cell.values.items() if k not in FACTORS and k not in CURVES)
+        apart = (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - WHERE
+        key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
     for key, cells in groups.items():
