@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from test_jobs import package
 from test_results import OURS, record, write_statistics
 
+from openbach_run.additions import Additions
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
 from openbach_run.campaign.plan import Campaign, plan
 from openbach_run.errors import InputError
@@ -184,8 +185,9 @@ SETTINGS = ("vpn=none", "cc=cubic", "loss=0", "pep=none", "size=1M")
 
 def planned(file: Path, measures: Any = None) -> tuple[Campaign, PlannedRun]:
     campaign = plan(file, SETTINGS, (1,), PACKAGES)
-    (spec,) = campaign.runs(PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), {"engine": "made up"})
-    return campaign, PlannedRun(spec, DirectedEngine(), "./openbach-run", measures or campaign.measures)
+    engine = DirectedEngine()
+    (spec,) = campaign.runs(PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Additions(), engine.identity_of)
+    return campaign, PlannedRun(spec, engine, "./openbach-run", measures or campaign.measures)
 
 
 def scenario_that_shows(folder: Path, measure: str) -> Path:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from openbach_run.additions import Additions, packages_of
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Job
 from openbach_run.openbach.limits import check_declaration
@@ -19,13 +20,9 @@ from openbach_run.yaml_files import read_yaml
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
 
 
-PACKAGES_FILE = "packages.txt"
-DEBIAN_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
-
-
 @dataclass(frozen=True)
 class Package:
-    """A job and, if it can be run here, the folder with its files, what it measures, and the Debian packages it uses."""
+    """A job and, if it can be run here, the folder with its files; what it measures; the Debian packages it uses."""
 
     job: Job
     files: Path | None
@@ -33,16 +30,33 @@ class Package:
     debian: tuple[str, ...] = ()
 
 
-def load_packages(paths: Sequence[Path]) -> dict[str, Package]:
-    """Jobs by name from the paths given, the first one of a name wins. Raises InputError.
+def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> dict[str, Package]:
+    """Jobs by name from the paths given, the first one of a name wins, with the folders of `additions` (by default ours)
+    as choices of the arguments that name some. Raises InputError.
 
     A path is a job's folder, a folder with jobs anywhere below it (a checkout), or a JSON file {name: {arguments, …}}.
     """
     packages: dict[str, Package] = {}
+    additions = additions or Additions()
     for path in paths:
         for package in _load(path):
-            packages.setdefault(package.job.name, package)
+            packages.setdefault(package.job.name, _with_folders(package, additions))
     return packages
+
+
+def _with_folders(package: Package, additions: Additions) -> Package:
+    """The package with the names of the folders there are among the choices of the arguments that take them."""
+
+    def with_names(value: Any) -> Any:
+        if isinstance(value, list):
+            return [with_names(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        if kind := isinstance(value.get("limits"), dict) and value["limits"].get("folder"):
+            return {**value, "choices": list(dict.fromkeys([*value.get("choices", ()), *additions.all(kind)]))}
+        return {key: with_names(one) for key, one in value.items()}
+
+    return replace(package, job=replace(package.job, tree=with_names(package.job.tree)))
 
 
 def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:
@@ -68,21 +82,9 @@ def _load(path: Path) -> Iterator[Package]:
         raise InputError(f"{path}: no job in it; a job is a folder <job> with <job>/files/<job>.yml")
     for file in found:
         data = read_yaml(file)
-        job, folder = _from_yaml(file, data), file.parent.parent
-        measures = read_measures(folder, job.name, _statistics(file, data))
-        yield Package(job, file.parent, measures, packages_of(folder))
-
-
-def packages_of(folder: Path) -> tuple[str, ...]:
-    """The Debian packages that the job in this folder uses: those in its packages.txt, one a line. Raises InputError."""
-    file = folder / PACKAGES_FILE
-    if not file.exists():
-        return ()
-    lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    for number, line in enumerate(lines, 1):
-        if line and not DEBIAN_NAME.fullmatch(line):
-            raise InputError(f"{file}, line {number}: {line!r} is no name of a Debian package; one a line, like iperf3")
-    return tuple(dict.fromkeys(filter(None, lines)))
+        job = _from_yaml(file, data)
+        measures = read_measures(file.parent.parent, job.name, _statistics(file, data))
+        yield Package(job, file.parent, measures, tuple(packages_of(file.parent)))
 
 
 def _from_schemas(path: Path) -> Iterator[Package]:
