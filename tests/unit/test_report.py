@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -387,7 +388,9 @@ def test_a_users_scenario_has_the_words_of_its_job(tmp_path: Path) -> None:
     answer = {"column": "answer_us", "statistic": "answer_ms", "factor": 1000.0, "unit": "µs", "title": "answer time"}
     store = Store(tmp_path / "dns")
     store.runs.mkdir(parents=True)
-    runs = [{"run_id": f"{n:016x}", "scenario": "dns", "arguments": {"names": str(n)}, "seed": 1} for n in (1, 2)]
+    runs: list[dict[str, Any]] = [
+        {"run_id": f"{n:016x}", "scenario": "dns", "arguments": {"names": str(n)}, "seed": 1} for n in (1, 2)
+    ]
     for run in runs:
         place = store.begin(run["run_id"])
         (place / "run.json").write_text('{"scenario": {}}')
