@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions
+from openbach_run.additions import Additions, packages_of
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Job
 from openbach_run.openbach.limits import check_declaration
+from openbach_run.openbach.measures import Measure, read_measures
 from openbach_run.openbach.scenario import read_json
 from openbach_run.yaml_files import read_yaml
 
@@ -21,10 +22,12 @@ TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
 
 @dataclass(frozen=True)
 class Package:
-    """A job and, if it can be run here, the folder with its files."""
+    """A job and, if it can be run here, the folder with its files; what it measures; the Debian packages it uses."""
 
     job: Job
     files: Path | None
+    measures: tuple[Measure, ...] = ()
+    debian: tuple[str, ...] = ()
 
 
 def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> dict[str, Package]:
@@ -78,7 +81,10 @@ def _load(path: Path) -> Iterator[Package]:
     if not found:
         raise InputError(f"{path}: no job in it; a job is a folder <job> with <job>/files/<job>.yml")
     for file in found:
-        yield Package(_from_yaml(file), file.parent)
+        data = read_yaml(file)
+        job = _from_yaml(file, data)
+        measures = read_measures(file.parent.parent, job.name, _statistics(file, data))
+        yield Package(job, file.parent, measures, tuple(packages_of(file.parent)))
 
 
 def _from_schemas(path: Path) -> Iterator[Package]:
@@ -89,11 +95,15 @@ def _from_schemas(path: Path) -> Iterator[Package]:
         yield Package(_job(path, name, entry, {}), None)
 
 
-def _from_yaml(file: Path) -> Job:
-    data = read_yaml(file)
+def _from_yaml(file: Path, data: Any) -> Job:
     general = _mapping(file, "general", _mapping(file, "the whole", data).get("general"))
     entry = {"version": general.get("job_version", ""), "arguments": data.get("arguments")}
     return _job(file, str(general.get("name") or file.stem), entry, _platform(file, data))
+
+
+def _statistics(file: Path, data: Mapping[str, Any]) -> list[str]:
+    """Names of the statistics that a job says it sends."""
+    return [str(entry.get("name")) for _, entry in _entries(file, "statistics", data.get("statistics"))]
 
 
 def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
