@@ -24,7 +24,7 @@ CLIENT = {"server_ip": "192.168.20.2", "size": "30M"}
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's arguments, what the program reads
     ("satcom_link", {"orbit": "leo", **LINK, "run": {}},
-     {"mode": "run", "orbit": "leo", "rate": 10e6, "loss": 0.0, "delay_ms": 250.0}),
+     {"mode": "run", "orbit": "leo", "rate": 10e6, "loss": 0.0, "delay_ms": None}),
     ("satcom_link", {"orbit": "geo", **LINK, "rate": "20M", "delay_ms": 240, "loss": "0.1", "buffer_bdp": "2", "seed": 3,
                      "run": {}},
      {"rate": 20e6, "delay_ms": 240.0, "loss": 0.1, "return_loss": 0.1, "seed": 3}),

@@ -133,7 +133,7 @@ def test_first_byte_filter(packet: bytes, taken: bool) -> None:
 
 @pytest.mark.parametrize("name", sorted(folder.name for folder in (ROOT / "jobs").iterdir()))
 def test_each_job_is_a_whole_package(name: str) -> None:
-    files = [f"install_{name}.yml", f"uninstall_{name}.yml", "README.md"]
+    files = ["README.md", "packages.txt"]
     files += [f"files/{name}{suffix}" for suffix in (".yml", ".help", ".py", "_rstats_filter.conf")]
     assert not [file for file in files if not (ROOT / "jobs" / name / file).exists()]
 

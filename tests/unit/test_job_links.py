@@ -125,7 +125,9 @@ def test_gilberts_model_has_the_loss_and_the_bursts_asked_for(loss_pct: float, b
     (("--rate", "20M", "--return-rate", "2M"), 1_250_000, 125_000), (("--rate", "32k", "--delay-ms", "1"), 3028, 3028),
     (("--buffer", "150kB"), 150_000, 150_000), (("--buffer", "100p"), 151_400, 151_400), (("--buffer", "2BDP"), 1_250_000, 1_250_000),
 ])  # fmt: skip
-def test_the_buffer_is_in_bdp_of_its_direction_in_bytes_or_in_packets(options: tuple[str, ...], forward: int, back: int) -> None:
+def test_the_buffer_is_in_bdp_of_its_direction_in_bytes_or_in_packets(
+    options: tuple[str, ...], forward: int, back: int
+) -> None:
     arguments = parsed(*GEO, *options)
     both = satcom_link.directions(arguments)
     assert [satcom_link.buffer_bytes(one, arguments.buffer) for one in both] == [forward, back]

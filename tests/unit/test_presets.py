@@ -56,7 +56,9 @@ def test_a_buffer_is_in_bdp_bytes_or_packets(text: str, buffer: Buffer) -> None:
     assert presets.buffer(text) == buffer
 
 
-@pytest.mark.parametrize("text", ["", "1", "1 BDP", "150k", "150KB", "1.5B", "2.5p", "1p", "0B", "0BDP", "-1BDP", "1e3B", "infBDP"])
+@pytest.mark.parametrize(
+    "text", ["", "1", "1 BDP", "150k", "150KB", "1.5B", "2.5p", "1p", "0B", "0BDP", "-1BDP", "1e3B", "infBDP"]
+)
 def test_what_is_no_buffer(text: str) -> None:
     with pytest.raises(ValueError, match="buffer|whole number"):
         presets.buffer(text)
@@ -65,11 +67,24 @@ def test_what_is_no_buffer(text: str) -> None:
 def test_the_values_in_force_are_given_else_the_presets_else_the_defaults() -> None:
     preset = Preset({"rate": "20M", "return_rate": "2M", "loss": "0.5", "buffer": "100p"})
     assert presets.in_force({}, preset) == presets.DEFAULTS | {
-        "rate": "20M", "return_rate": "2M", "loss": "0.5", "return_loss": "0.5", "buffer": "100p",
+        "rate": "20M", "return_rate": "2M", "loss": "0.5", "buffer": "100p",
     }  # fmt: skip
-    given = {"rate": "5M", "return_rate": "same", "loss": "preset", "return_loss": "1", "buffer_bdp": "2", "buffer": "preset"}
+    given = {
+        "rate": "5M",
+        "return_rate": "same",
+        "loss": "preset",
+        "return_loss": "1",
+        "buffer_bdp": "2",
+        "buffer": "preset",
+    }
     found = presets.in_force(given, preset)
-    assert [found[name] for name in ("rate", "return_rate", "loss", "return_loss", "buffer")] == ["5M", "5M", "0.5", "1", "2BDP"]
+    assert [found[name] for name in ("rate", "return_rate", "loss", "return_loss", "buffer")] == [
+        "5M",
+        "same",
+        "0.5",
+        "1",
+        "2BDP",
+    ]
 
 
 @pytest.mark.parametrize("given", [
@@ -78,6 +93,12 @@ def test_the_values_in_force_are_given_else_the_presets_else_the_defaults() -> N
 def test_two_buffers_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=f"{' and '.join(given)}: give one of them"):
         presets.in_force(given, Preset())
+
+
+def test_a_delay_goes_before_a_constellation() -> None:
+    leo = presets.find("leo")
+    assert presets.in_force({}, leo)["delay_ms"] == "none"
+    assert presets.in_force({"delay_ms": "40"}, leo)["delay_ms"] == "40"
 
 
 def test_a_link_file_has_rate_and_delay_of_its_own() -> None:
@@ -122,7 +143,9 @@ VALUES = {
 
 
 @given(st.fixed_dictionaries({}, optional=VALUES), st.text(string.ascii_letters + " #:'", max_size=20))
-def test_any_preset_is_read_as_it_is_written(tmp_path_factory: pytest.TempPathFactory, values: dict[str, str], text: str) -> None:
+def test_any_preset_is_read_as_it_is_written(
+    tmp_path_factory: pytest.TempPathFactory, values: dict[str, str], text: str
+) -> None:
     lines = [f"{name}: {value}  # {text}" for name, value in values.items()]
     file = made(tmp_path_factory.mktemp("satellites"), "\n".join(["---", f"# {text}", *lines, ""]))
     preset = presets.read(file)

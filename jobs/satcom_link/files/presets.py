@@ -54,7 +54,13 @@ FOLDER = Path(__file__).parent / "satellites"
 LEAST_BPS, MOST_BPS = 32e3, 1e9
 """What can be proved: below, what the bucket lets wait is more delay than is tolerated; above, tbf is not exact enough."""
 BUFFER = re.compile(r"([0-9]*\.?[0-9]+)(BDP|B|kB|MB|p)")
-BUFFER_UNITS = {"BDP": ("BDP", 1.0), "B": ("bytes", 1.0), "kB": ("bytes", 1e3), "MB": ("bytes", 1e6), "p": ("packets", 1.0)}
+BUFFER_UNITS = {
+    "BDP": ("BDP", 1.0),
+    "B": ("bytes", 1.0),
+    "kB": ("bytes", 1e3),
+    "MB": ("bytes", 1e6),
+    "p": ("packets", 1.0),
+}
 BUFFER_LIMITS = {"BDP": (0.001, 1000.0), "bytes": (1, 4e9), "packets": (2, 1e6)}
 LINE = re.compile(r"(?P<name>\w+)\s*:(?:\s+(?P<value>.*))?")
 
@@ -125,7 +131,7 @@ CONVERT = {
 
 
 def value(name: str, text: str) -> Any:
-    """The value of one of DEFAULTS, None for what a link file has instead. Raises ValueError, with its name and what would be
+    """The value of one of DEFAULTS, None for `none`. Raises ValueError, with its name and what would be
     right."""
     if text == NONE and name in BY_FILE:
         return None
@@ -144,21 +150,25 @@ def checked(name: str, text: str) -> str:
 
 
 def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
-    """The texts of all values of DEFAULTS: of those given, else the preset's, else the default; `same` is that of the forward
-    direction, and what a link file has instead is `none`. `given` may have the buffer as `buffer_bdp` or `buffer_bytes` as
+    """The text of each of DEFAULTS: of those given, else the preset's, else the default; `none` is
+    what a link file, or the delay what a constellation, has instead. `given` may have the buffer as `buffer_bdp` or `buffer_bytes` as
     well. Raises ValueError for more than one buffer."""
     own = {name: text for name, text in given.items() if text not in UNSET.get(name, (PRESET,))}
     several = [name for name in BUFFERS if name in own]
     if len(several) > 1:
         raise ValueError(f"{' and '.join(several)}: give one of them")
     if "buffer_bdp" in own:
-        own["buffer"] = f"{netem.number(own['buffer_bdp'], *BUFFER_LIMITS['BDP'], 'a buffer from 0.001 to 1000 BDP'):.15g}BDP"
+        own["buffer"] = (
+            f"{netem.number(own['buffer_bdp'], *BUFFER_LIMITS['BDP'], 'a buffer from 0.001 to 1000 BDP'):.15g}BDP"
+        )
     if "buffer_bytes" in own:
         own["buffer"] = f"{own['buffer_bytes']}B"
     texts = {name: own.get(name, preset.values.get(name, text)) for name, text in DEFAULTS.items()}
-    texts |= {name: texts[leader] for name, leader in FORWARD.items() if texts[name] == SAME}
-    from_file = preset.link_file or given.get("link_file", NONE) != NONE
-    return {**texts, **(dict.fromkeys(BY_FILE, NONE) if from_file else {})}
+    if preset.link_file or given.get("link_file", NONE) != NONE:
+        texts |= dict.fromkeys(BY_FILE, NONE)
+    elif preset.constellation and "delay_ms" not in own:
+        texts["delay_ms"] = NONE
+    return texts
 
 
 # Files
@@ -198,7 +208,9 @@ def read(path: Path) -> Preset:
                 raise ValueError(f"unknown: {name}; known are {', '.join((*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE))}")
         number = 0
         if orbit and "delay_ms" in values:
-            raise ValueError(f"delay_ms is for a link without a constellation, {min(orbit)} for one over it: give one of them")
+            raise ValueError(
+                f"delay_ms is for a link without a constellation, {min(orbit)} for one over it: give one of them"
+            )
         return Preset(values, Constellation(**orbit) if orbit else None)  # type: ignore[arg-type]
     except link_file.LinkFileError as error:
         raise PresetError(str(error)) from error

@@ -32,7 +32,7 @@ import link_proof
 import netem
 import presets
 from link_file import Change, State
-from presets import NONE, PRESET, Buffer
+from presets import NONE, PRESET, SAME, Buffer
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
 FRAME_BYTES = 1514
@@ -115,15 +115,17 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
     try:
         preset = presets.find(arguments.orbit)
-        for name, text in presets.in_force(vars(arguments), preset).items():
-            setattr(arguments, name, presets.value(name, text))
+        texts = presets.in_force(vars(arguments), preset)
+        for name, text in texts.items():
+            leader = presets.FORWARD.get(name, name) if text == SAME else name
+            setattr(arguments, name, presets.value(leader, texts[leader]))
         if arguments.loss_at != PLACE:
             arguments.loss = arguments.return_loss = 0.0
         for loss_pct in (arguments.loss, arguments.return_loss):
             netem.loss_model(loss_pct, arguments.burst_packets)
     except ValueError as error:
         parser.error(str(error))
-    arguments.constellation = preset.constellation
+    arguments.constellation = None if arguments.delay_ms else preset.constellation
     if arguments.link_file == NONE and preset.link_file:
         arguments.link_file = str(preset.link_file)
     return arguments
@@ -175,7 +177,9 @@ def first(played: Iterator[Change]) -> list[Change]:
 
 def buffer_bytes(direction: Direction, buffer: Buffer) -> int:
     """The bottleneck's buffer in bytes, that of packets if all are full: at least two full ones."""
-    unit_bytes = {"bytes": 1.0, "packets": FRAME_BYTES, "BDP": direction.rate_bps * direction.rtt_ms / 8000}[buffer.unit]
+    unit_bytes = {"bytes": 1.0, "packets": FRAME_BYTES, "BDP": direction.rate_bps * direction.rtt_ms / 8000}[
+        buffer.unit
+    ]
     return max(round(buffer.size * unit_bytes), 2 * FRAME_BYTES)
 
 

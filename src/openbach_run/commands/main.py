@@ -21,7 +21,7 @@ from openbach_run.campaign.forecast import forecast
 from openbach_run.campaign.plan import Campaign, plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
-from openbach_run.campaign.table import campaign_table
+from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.commands.check import check
 from openbach_run.engine.cluster import ClusterEngine
 from openbach_run.engine.contract import Engine
@@ -245,7 +245,10 @@ def _main(arguments: argparse.Namespace) -> int:
             known = unfold_all(executor.known(planned), store.runs)
             write_parquet(known, store.directory / "results.parquet")
             _print(arguments.format, campaigns, known)
-    return FAILED if executor.failed else OK
+    lacking = [text for one in campaigns if (text := not_sent(unfold_campaign(one, known), known, store.runs))]
+    for text in lacking:
+        print(f"openbach-run: {text}", file=sys.stderr)
+    return FAILED if executor.failed or lacking else OK
 
 
 def path_of(text: str, additions: Additions) -> Path:
@@ -303,7 +306,7 @@ def _planned(
                 settings = [f"{name}={value}" for name, value in spec.values.items()]
                 options = _options(controller, arguments)
                 command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},", *options])
-                planned[spec.run_id] = PlannedRun(spec, engine, command)
+                planned[spec.run_id] = PlannedRun(spec, engine, command, campaign.measures)
     return list(planned.values())
 
 

@@ -24,6 +24,7 @@ from openbach_run.guest.network import Namespace, inside
 if TYPE_CHECKING:
     from openbach_run.openbach.job import Job
 
+PROGRAMS = "/opt/openbach-run/bin"  # what jobs and VPNs have as source
 JOBS_DIRECTORY = "/run/openbach/jobs"
 STATISTICS = "/run/openbach/statistics.jsonl"
 PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest"  # where `import collect_agent` finds ours
@@ -161,7 +162,7 @@ class GuestAgents:
     def _spawn(self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]) -> int:
         """Start a program on a host, in a session of its own. Raises LaunchRefused."""
         base = {
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{PROGRAMS}",
             "HOME": "/root",
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",
