@@ -232,8 +232,7 @@ def test_a_round_trip_takes_twice_both_delays(run_cells: RunCells) -> None:
 
 @pytest.mark.parametrize(("loss_at", "job"), [("satellite", "satcom_link"), ("last_mile", "lan_link")])
 def test_each_direction_has_its_own_loss(run_cells: RunCells, loss_at: str, job: str) -> None:
-    """2 % of the packets from the user: within six standard deviations; none of those towards the user. (On the last mile, those from
-    the user come from the LAN as well.)"""
+    """2 % of the packets from the user: within six standard deviations; none of those towards the user."""
     (run,) = run_cells(
         "geo", "vpn=none", "cc=bbr", "size=10M", "initcwnd=40", "loss=0", "return_loss=2", f"loss_at={loss_at}"
     )
@@ -246,7 +245,8 @@ def test_each_direction_has_its_own_loss(run_cells: RunCells, loss_at: str, job:
 
 @pytest.mark.parametrize("queue", ["fifo", "codel"])
 def test_a_buffer_of_packets_holds_that_many_of_any_size(tmp_path: Path, queue: str) -> None:
-    """200 small packets at once: those that the bucket of the bottleneck lets through pass, and 20 wait. In bytes there is room for all."""
+    """200 small packets at once: those that the bottleneck's bucket lets through pass, and 20 wait. In bytes there is
+    room for all."""
     arrived = {}
     for buffer in ("20p", "30280B"):
         link = {"orbit": "geo", "delay_ms": "10", "rate": "1M", "buffer": buffer, "queue": queue}
