@@ -18,7 +18,6 @@ from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PACKAGES = load_packages([ROOT / "jobs"])
 LINES = sorted({(page, line) for page in PAGES for line in own_files.commands(page)})
 
 
@@ -35,8 +34,9 @@ def test_commands_are_understood(page: Path, line: str, tmp_path: Path, monkeypa
     elif "--help" not in words:
         arguments = parser().parse_intermixed_args(words)
         additions = Additions.beside_ours(arguments.additions)
+        packages = load_packages([ROOT / "jobs"], additions)
         if not arguments.check:
-            assert campaigns_of(path_of(arguments.scenario, additions), arguments, PACKAGES, additions)
+            assert campaigns_of(path_of(arguments.scenario, additions), arguments, packages, additions)
 
 
 def test_links_lead_somewhere() -> None:
