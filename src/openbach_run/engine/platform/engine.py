@@ -451,7 +451,7 @@ def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
 def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[str, str]:
     """What the constants of the files come to on the satellite of these values."""
     constants = {name: value for scenario in own for name, value in scenario.defaults.items()}
-    orbit = values.get(ORBIT, "")
+    orbit = values.get(ORBIT, constants.get(ORBIT, ""))
     return in_force({**constants, ORBIT: orbit}, read_presets([orbit], Additions().all("satellites"))) | {
         ORBIT: constants.get(ORBIT, orbit)
     }
