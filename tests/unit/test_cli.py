@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -42,6 +44,7 @@ class FakeEngine:
             raise OSError(28, "No space left on device")
         self.ran.append(spec["arguments"])
         on_event({"t_s": 1.0, "event": "heartbeat"})
+        (run_dir / "run.json").write_text(json.dumps(spec))
         if "loss" not in spec["arguments"]:
             return Outcome("Finished Ok", 1.0, 0.1, "ab", None)
         if spec["arguments"]["loss"] in self.failing:
@@ -187,6 +190,24 @@ def test_a_scenarios_name_leads_nowhere_else(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "up.json").write_text('{"name": "../up", "openbach_functions": []}')
     assert main.main([str(tmp_path / "up.json")]) == 2
     assert "name one with --results DIR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a b", "'\"", "$HOME ${vpn} `id`", "ünï ⅷ", "a\nb", "-rf", "%s {0} \\ |*#", "<b>x"])
+def test_a_scenario_may_have_any_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the command to the report; the command that is kept to repeat a run can be pasted into a shell."""
+    monkeypatch.chdir(tmp_path)
+    scenario = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
+    Path("odd.json").write_text(json.dumps({**scenario, "name": name}))
+    assert main.main(["odd.json", "cc=bbr", "vpn=none", "loss=0", "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out, newline=""))
+    assert (row["scenario"], row["status"], row["transfer_time_s"]) == (name, "Finished Ok", "10.01")
+    (record,) = (tmp_path / "results" / name).glob("runs/*/record.json")
+    assert shlex.split(json.loads(record.read_text())["command"])[:2] == ["./openbach-run", "odd.json"]
+    assert main.main(["report", "--quiet", "--", f"results/{name}"]) == 0
+    shown = (tmp_path / "reports" / name / "report.html").read_text()
+    assert " ".join(name.split()) in html.unescape(shown) and "<b>x" not in shown
 
 
 def test_a_campaign_file_has_its_own_results_and_a_table_per_scenario(
