@@ -19,6 +19,7 @@ import pytest
 
 from openbach_run.commands import main
 from openbach_run.engine.contract import Outcome
+from openbach_run.errors import SetupError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -178,6 +179,38 @@ def test_sigterm_keeps_what_finished(
     assert "10.01" in printed.out
     assert "interrupted" in printed.err
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 2
+
+
+def test_what_cannot_be_stopped_is_told_beside_the_reason(
+    tmp_path: Path, engine: type[FakeEngine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As by an engine of a platform that does not answer any more; every other engine is stopped all the same."""
+    stopped = []
+
+    def stop(self: FakeEngine) -> None:
+        stopped.append(self)
+        raise SetupError("scenario instance 7 may run on")
+
+    monkeypatch.setattr(engine, "stop", stop)
+    engine.interrupt_after = 1
+    (tmp_path / "two.yml").write_text(
+        "scenarios: [{scenario: geo_loss, values: &v {loss: [0]}}, {scenario: leo_loss, values: *v}]"
+    )
+    words = [str(tmp_path / "two.yml"), "--results", str(tmp_path / "results"), "--workers", "1"]
+    assert main.main(words) == 1
+    told = capsys.readouterr().err
+    assert "No space left on device" in told and "stopping the other runs: scenario instance 7 may run on" in told
+    assert "Traceback" not in told
+    assert len(set(map(id, stopped))) == 2
+
+
+def test_a_table_scenario_that_is_interrupted_before_its_first_run_has_a_table(
+    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.interrupt_after = 0
+    assert main.main(["geo_loss_table", "--results", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert "No space left on device" in printed.err and "geo_loss_table: transfer time" in printed.out
 
 
 def test_a_scenario_without_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
