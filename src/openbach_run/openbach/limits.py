@@ -9,6 +9,7 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     also                values beside these, e.g. [none]
     refused             what it does not take together with other arguments' values: a list of {if: CONDITION (rules.py),
                         because: what would be right}
+    folder              values are the names of folders of this kind (additions.py), beside the choices
 
 `choices` is OpenBACH's own key; its backend stores them and never checks them.
 """
@@ -24,6 +25,7 @@ from difflib import get_close_matches
 from string import Template
 from typing import Any
 
+from openbach_run.additions import KINDS, Additions, Uses
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Job, convert
@@ -32,7 +34,7 @@ from openbach_run.openbach.values import job_values, jobs_started, placeholders,
 
 MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
 RANGE = ("minimum", "maximum", "pattern")
-KEYS = (*RANGE, "unit", "also", "refused")
+KEYS = (*RANGE, "unit", "also", "folder", "refused")
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -245,6 +247,20 @@ def _composed(template: str, given: Mapping[str, str]) -> str | None:
     )
 
 
+def folders_used(uses: Sequence[Use], values: Mapping[str, str], additions: Additions) -> Uses:
+    """The folders and files that the values name, of uses that were found once for many starts."""
+    found: dict[str, set[str]] = {}
+    for use in uses:
+        if kind := use.argument.limits.get("folder"):
+            try:
+                name = Template(use.template).substitute(values)
+            except (KeyError, ValueError):
+                continue
+            if additions.find(kind, name):
+                found.setdefault(kind, set()).update(additions.with_base(kind, name))
+    return {kind: sorted(names) for kind, names in sorted(found.items())}
+
+
 def argument_choices(
     scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario] | None = None
 ) -> dict[str, tuple[str, ...]]:
@@ -266,8 +282,10 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     """Raises InputError, with its place, for a `limits` that says nothing clear."""
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
-    if not {*RANGE, "refused"} & limits.keys() or not isinstance(limits.get("also", []), list):
-        raise InputError(f"{at} should have a minimum, a maximum, a pattern or refused; also is a list")
+    if not {*RANGE, "folder", "refused"} & limits.keys() or not isinstance(limits.get("also", []), list):
+        raise InputError(f"{at} should have a minimum, a maximum, a pattern, a folder or refused; also is a list")
+    if limits.get("folder", "jobs") not in KINDS:
+        raise InputError(f"{at}.folder is {limits['folder']!r}, and should be one of {', '.join(KINDS)}")
     refused = limits.get("refused", [])
     if not isinstance(refused, list) or not all(
         isinstance(one, dict) and {*one} == {"if", "because"} for one in refused
