@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 from conftest import Run, command, records
@@ -43,7 +42,9 @@ def by_host(printed: str) -> dict[str, list[str]]:
     that nobody has given."""
     hosts = re.split(r"^== (\w+)\n", printed, flags=re.MULTILINE)[1:]
     counted = r"@if\d+|@\w+|\b(?!0[26]:00:)[0-9a-f]{2}(:[0-9a-f]{2}){5}\b"
-    return {name: sorted(re.sub(counted, "", said).splitlines()) for name, said in zip(hosts[::2], hosts[1::2], strict=True)}
+    return {
+        name: sorted(re.sub(counted, "", said).splitlines()) for name, said in zip(hosts[::2], hosts[1::2], strict=True)
+    }
 
 
 def test_the_commands_make_the_same_platform_again(run: Run) -> None:

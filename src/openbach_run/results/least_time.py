@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from openbach_run.units import number
+
 FRAME_BYTES, SEGMENT_BYTES = 1514, 1448
-MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
 def least_transfer_time_s(arguments: Mapping[str, str]) -> float | None:
@@ -14,11 +15,5 @@ def least_transfer_time_s(arguments: Mapping[str, str]) -> float | None:
     frame of 1514. None for what has no size, or no rate of its own (a link file)."""
     if arguments.get("link_file", "none") != "none":
         return None
-    try:
-        return _number(arguments["size"]) * 8 / _number(arguments["rate"]) * FRAME_BYTES / SEGMENT_BYTES
-    except (KeyError, ValueError):
-        return None
-
-
-def _number(text: str) -> float:
-    return float(text[:-1]) * MULTIPLIERS[text[-1]] if text[-1:] in MULTIPLIERS else float(text)
+    size, rate_bps = (number(arguments.get(name, "")) for name in ("size", "rate"))
+    return size * 8 / rate_bps * FRAME_BYTES / SEGMENT_BYTES if size and rate_bps else None
