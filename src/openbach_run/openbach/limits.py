@@ -28,8 +28,8 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Job, convert
 from openbach_run.openbach.scenario import SAME, Scenario
 from openbach_run.openbach.values import job_values, jobs_started, placeholders, sole_placeholder
+from openbach_run.units import MULTIPLIERS, number
 
-MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
 KEYS = ("minimum", "maximum", "unit", "pattern", "also", "folder", "like")
 WEEK_S = 7 * 24 * 3600
 TIMES = [
@@ -107,33 +107,23 @@ def refusal(argument: Argument, value: str, called: str) -> str:
         return ""
     if "pattern" in limits:
         return "" if re.fullmatch(limits["pattern"], value) else f"{called} is {_in_words(argument)}"
-    number = _number(value)
-    also = [_number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
+    given = number(value)
+    also = [number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
     fits = (
-        number is not None
-        and bound(limits.get("minimum", -math.inf)) <= number <= bound(limits.get("maximum", math.inf))
-        and (limits.get("unit") != "bytes" or number == int(number))
+        given is not None
+        and bound(limits.get("minimum", -math.inf)) <= given <= bound(limits.get("maximum", math.inf))
+        and (limits.get("unit") != "bytes" or given == int(given))
         and (argument.type == "str" or value[-1:] not in MULTIPLIERS)
     )
-    return "" if fits or number in also else f"{called} is {_in_words(argument)}"
+    return "" if fits or given in also else f"{called} is {_in_words(argument)}"
 
 
 def bound(text: Any) -> float:
     """A bound of `limits`. Raises ValueError for what is no number."""
-    number = text if isinstance(text, float) else _number(str(text))
-    if number is None:
+    value = text if isinstance(text, float) else number(str(text))
+    if value is None:
         raise ValueError(f"{text!r} is not a number, or one with k, M or G behind it")
-    return number
-
-
-def _number(text: str) -> float | None:
-    """`30M` is 30 000 000; None for what is not a finite number."""
-    number, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
-    try:
-        value = float(number) * factor
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    return value
 
 
 def _in_words(argument: Argument) -> str:
