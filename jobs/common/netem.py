@@ -38,21 +38,6 @@ def number(text: str, least: float, most: float, right: str) -> float:
     return value
 
 
-def run(program: str, *options: str, lines: list[str] | None = None) -> str:
-    """Runs ip or tc, on one command or on a batch of them; ends the job with what it said if it fails."""
-    command = [program, *options] if lines is None else [program, *options, "-batch", "-"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, input="\n".join(lines or ()))
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}\n" + "\n".join(lines or ()))
-    return done.stdout
-
-
-def try_lines(program: str, lines: list[str]) -> None:
-    """A batch of which some lines may fail: what they remove is not there."""
-    command = [program, "-force", "-batch", "-"]
-    subprocess.run(command, check=False, capture_output=True, text=True, input="\n".join(lines))
-
-
 def mixed(number: int) -> int:
     """splitmix64: 64 bits without visible relation to those of the next number.
 
