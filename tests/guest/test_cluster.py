@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, command
+from conftest import REPOSITORY, command, copy_of_the_checkout
 from distributed import Client
 
 READY_LIMIT_S = 60
@@ -118,13 +117,7 @@ def test_the_only_worker_dies(cluster: Callable[..., list[subprocess.Popen[bytes
 def test_a_worker_of_another_checkout_refuses(
     cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path
 ) -> None:
-    other = tmp_path / "other"
-    left_out = {".git", "results", "reports", "tests"}
-
-    def ignored(folder: str, names: list[str]) -> set[str]:
-        return left_out.intersection(names) if Path(folder) == REPOSITORY else set()
-
-    shutil.copytree(REPOSITORY, other, ignore=ignored, symlinks=True)
+    other = copy_of_the_checkout(tmp_path / "other")
     with (other / "jobs/path_ready/files/path_ready.py").open("a") as file:
         file.write("# changed\n")
     cluster(1, other)

@@ -132,7 +132,7 @@ def test_declaration_and_program_refuse_the_same(job: str, path: tuple[str, ...]
 
 SIZE, LOSS = (
     next(argument for _, argument in arguments(JOBS[job]) if argument.name == name)
-    for job, name in (("file_transfer", "size"), ("lan_loss", "loss"))
+    for job, name in (("file_transfer", "size"), ("lan_link", "loss"))
 )
 
 
@@ -156,13 +156,13 @@ def test_every_argument_says_what_it_takes(job: str) -> None:
 
 
 REFUSED = [
-    ("loss=-1", "loss=-1: loss is from 0 to 100 %"),
+    ("loss=-1", "loss=-1: loss is preset, or from 0 to 100 %"),
     ("loss=101", "from 0 to 100 %"),
     ("size=10X", "size=10X: size is unlimited, or from 1 to 1000G bytes, with k, M or G"),
     ("size=0", "from 1 to 1000G bytes"),
     ("rate=fast", "from 32k to 1G bit/s"),
     ("rate=1k", "from 32k to 1G bit/s"),
-    ("return_rate=1e300", "return_rate=1e300: return_rate is from 32k to 1G bit/s"),
+    ("return_rate=1e300", "return_rate=1e300: return_rate is preset, or same, or none, or from 32k to 1G bit/s"),
     ("buffer_bdp=0", "from 0.001 to 1000 BDP"),
     ("buffer_bdp=1e300", "from 0.001 to 1000 BDP"),
     ("series_s=1e-9", "series_s is 0, or from 0.01 to 3600 s"),

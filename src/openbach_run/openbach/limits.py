@@ -6,6 +6,7 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     minimum, maximum    bounds, both included; of a str argument as numbers with a decimal suffix (`64k`, `1G`)
     unit                of the number, for people; numbers of `bytes` are whole
     pattern             regular expression that the whole text has to match
+    like                examples of such texts, for people
     also                values beside these, e.g. [none]
     refused             what it does not take together with other arguments' values: a list of {if: CONDITION (rules.py),
                         because: what would be right}
@@ -31,10 +32,10 @@ from openbach_run.openbach import rules
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Job, convert
 from openbach_run.openbach.scenario import SAME, Scenario
 from openbach_run.openbach.values import job_values, jobs_started, placeholders, sole_placeholder
+from openbach_run.units import MULTIPLIERS, number
 
-MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
 RANGE = ("minimum", "maximum", "pattern")
-KEYS = (*RANGE, "unit", "also", "folder", "refused")
+KEYS = (*RANGE, "unit", "also", "folder", "like", "refused")
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -114,15 +115,15 @@ def refusal(argument: Argument, value: str, called: str) -> str:
         return ""
     if "pattern" in limits:
         return "" if re.fullmatch(limits["pattern"], value) else f"{called} is {_in_words(argument)}"
-    number = _number(value)
-    also = [_number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
+    given = number(value)
+    also = [number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
     fits = (
-        number is not None
-        and bound(limits.get("minimum", -math.inf)) <= number <= bound(limits.get("maximum", math.inf))
-        and (limits.get("unit") != "bytes" or number == int(number))
+        given is not None
+        and bound(limits.get("minimum", -math.inf)) <= given <= bound(limits.get("maximum", math.inf))
+        and (limits.get("unit") != "bytes" or given == int(given))
         and (argument.type == "str" or value[-1:] not in MULTIPLIERS)
     )
-    return "" if fits or number in also else f"{called} is {_in_words(argument)}"
+    return "" if fits or given in also else f"{called} is {_in_words(argument)}"
 
 
 def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
@@ -131,7 +132,7 @@ def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
     for name, template in use.beside.items():
         with suppress(KeyError, ValueError):  # it has no value here
             text = Template(template).substitute(values)
-            given[name] = text if (number := _number(text)) is None else number
+            given[name] = text if (known := number(text)) is None else known
     for refused in use.argument.limits.get("refused", ()):
         if rules.holds(refused["if"], given):
             named = sorted(rules.names(refused["if"]) & given.keys() - {use.argument.name})
@@ -142,26 +143,17 @@ def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
 
 def bound(text: Any) -> float:
     """A bound of `limits`. Raises ValueError for what is no number."""
-    number = text if isinstance(text, float) else _number(str(text))
-    if number is None:
+    value = text if isinstance(text, float) else number(str(text))
+    if value is None:
         raise ValueError(f"{text!r} is not a number, or one with k, M or G behind it")
-    return number
-
-
-def _number(text: str) -> float | None:
-    """`30M` is 30 000 000; None for what is not a finite number."""
-    number, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
-    try:
-        value = float(number) * factor
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    return value
 
 
 def _in_words(argument: Argument) -> str:
     limits = argument.limits
     if "pattern" in limits:
-        return " or ".join([*map(str, limits.get("also", ())), f"a text like {limits['pattern']}"])
+        text = f"like {limits['like']}" if "like" in limits else f"a text like {limits['pattern']}"
+        return ", or ".join([*map(str, limits.get("also", ())), text])
     unit = f" {limits['unit']}" if "unit" in limits else ""
     match limits.get("minimum"), limits.get("maximum"):
         case least, None:
@@ -170,7 +162,8 @@ def _in_words(argument: Argument) -> str:
             text = f"at most {most}{unit}"
         case least, most:
             text = f"from {least} to {most}{unit}"
-    suffixes = ", with k, M or G for thousands, millions, billions" if argument.type == "str" else ""
+    has_suffix = any(str(limits.get(key, ""))[-1:] in (*MULTIPLIERS,) for key in ("minimum", "maximum"))
+    suffixes = ", with k, M or G for thousands, millions, billions" if has_suffix else ""
     return ", or ".join([*map(str, limits.get("also", ())), text + suffixes])
 
 
