@@ -12,6 +12,7 @@ check: lint test
 
 lint:
 	$(DEV) ruff check .
+	$(DEV) ruff format --check .
 	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py
 	MYPYPATH=pep/tests:src/openbach_run/guest:jobs/pep/files $(DEV) mypy pep
@@ -20,7 +21,9 @@ lint:
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 test:
-	$(DEV) python -m pytest tests
+	$(DEV) python -m pytest tests/unit --cov=openbach_run --cov-report=
+	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
+	$(DEV) python -m pytest tests/guest tests/pages
 	$(DEV) python -m pytest pep/tests
 
 unit:
@@ -58,4 +61,4 @@ vpn-lists:
 	$(DEV) python jobs/vpn/lists.py
 
 clean:
-	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
