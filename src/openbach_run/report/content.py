@@ -8,10 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
+from openbach_run.additions import DESCRIBED, Additions, packages_of
 from openbach_run.openbach.measures import Declared, flat, from_name, in_words, measure_of
 from openbach_run.openbach.scenario import SAME
+from openbach_run.paths import REPOSITORY
 from openbach_run.report import figures
 from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, printable, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
@@ -334,13 +337,12 @@ def _versions(campaigns: Campaigns, name: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def named_packages(repository: Path) -> list[str]:
-    """The Debian packages that the guest and the VPNs ask for by name."""
-    asking = [
-        repository / "src/openbach_run/guest/packages.json",
-        *sorted((repository / "vpn-configs").glob("*/vpn.json")),
-    ]
-    return sorted({name for file in asking for name in json.loads(file.read_text()).get("packages", [])})
+def named_packages(additions: Additions) -> list[str]:
+    """The Debian packages that the guest, VPNs and jobs ask for by name."""
+    own = json.loads((REPOSITORY / "src/openbach_run/guest/packages.json").read_text())["packages"]
+    folders = [folder for kind in DESCRIBED for folder in additions.all(kind).values()]
+    folders += [folder / "files" for folder in additions.all("jobs").values()]
+    return sorted({*own, *chain.from_iterable(map(packages_of, folders))})
 
 
 def page_of(docs: Path, name: str) -> Markdown:
