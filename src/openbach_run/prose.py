@@ -18,7 +18,7 @@ WORDS = frozenset(
     {"description", "source", "version", "licence", "runs_in", "ciphers", "keys", "multipath", "post_quantum", "tested"}
 )
 """Keys of a folder's description (vpn.json, profile.json, a satellite's YAML) that only people read."""
-FOR_PEOPLE = (".md", ".help")
+FOR_PEOPLE = (".md", ".help", ".8")
 """Files that no program reads."""
 ARGUMENT = ("name", "type", "count", "flag", "repeatable")
 C_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -39,7 +39,9 @@ def acting(file: Path) -> bytes:
                 return _described(json.loads(text)).encode()
             case ".yml":
                 return _described(yaml.safe_load(text)).encode()
-            case _ if text.startswith("#!") or file.suffix == ".sh" or file.name in ("Makefile", "Kbuild"):
+            case ".patch":
+                return text[text.find("\n--- ") :].encode()
+            case _ if text.startswith("#!") or file.suffix == ".sh" or file.name in ("Makefile", "Kbuild", "config"):
                 return _shell(text).encode()
     except (ValueError, SyntaxError, tokenize.TokenError, yaml.YAMLError, RecursionError):
         pass
@@ -100,12 +102,11 @@ def _python(text: str) -> str:
 
 def _shell(text: str) -> str:
     """Without lines that are comments, those in a here-document apart."""
-    first, *lines = text.splitlines()
-    kept, end = [first], ""
-    for line in lines:
+    kept, end = list[str](), ""
+    for line in text.splitlines():
         if end:
             end = "" if line.strip() == end else end
-        elif line.lstrip().startswith("#"):
+        elif line.lstrip().startswith("#") and not line.startswith("#!"):
             continue
         elif found := HEREDOC.search(line):
             end = found[2]

@@ -250,7 +250,7 @@ def test_the_campaigns_of_the_repository(file: Path) -> None:
         ("", "a list `scenarios`"),
         ("scenarios: [", "campaign.yml: while parsing"),
         ("scenarios: [geo]", "scenarios.0: should have the keys"),
-        ("scenarios: [{scenario: goe}]", "there is no scenario goe; did you mean geo\?"),
+        ("scenarios: [{scenario: goe}]", r"there is no scenario goe; did you mean geo\?"),
         ("scenarios: [{scenario: geo, values: {vpn: none}}]", "scenarios.0.values: should be an object of lists"),
         ("scenarios: [{scenario: geo, values: {vpn: [ipsec]}}]", "vpn is one of none"),
         ("scenarios: [{scenario: geo, values: {vpm: [none]}}]", "did you mean vpn"),
