@@ -29,8 +29,6 @@ CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
 }
-WHERE = {"scenario", "orbit"}
-"""What all cells of a section share, whatever the scenario's arguments are."""
 CURVE_POINTS = 3
 """Fewer values of the number make no curve."""
 CURVE_LINES = 8
@@ -66,7 +64,7 @@ class Setting:
 def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
-        apart = (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - WHERE
+        apart = (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - {"scenario"}
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
