@@ -8,11 +8,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
+from openbach_run.additions import DESCRIBED, Additions, packages_of
 from openbach_run.openbach.measures import Declared, Measure, flat, from_name, in_words, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
+from openbach_run.paths import REPOSITORY
 from openbach_run.report import figures
 from openbach_run.report.cells import DEFAULT, Campaigns, Cell, Plot, file_name, name_of, printable, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
@@ -26,8 +29,6 @@ CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
 }
-WHERE = {"scenario", "orbit"}
-"""What all cells of a section share, whatever the scenario's arguments are."""
 CURVE_POINTS = 3
 """Fewer values of the number make no curve."""
 CURVE_LINES = 8
@@ -79,7 +80,7 @@ class Setting:
 def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
-        apart = (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - WHERE
+        apart = (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - {"scenario"}
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
@@ -352,13 +353,12 @@ def _versions(campaigns: Campaigns, name: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def named_packages(repository: Path) -> list[str]:
-    """The Debian packages that the guest and the VPNs ask for by name."""
-    asking = [
-        repository / "src/openbach_run/guest/packages.json",
-        *sorted((repository / "vpn-configs").glob("*/vpn.json")),
-    ]
-    return sorted({name for file in asking for name in json.loads(file.read_text()).get("packages", [])})
+def named_packages(additions: Additions) -> list[str]:
+    """The Debian packages that the guest, VPNs and jobs ask for by name."""
+    own = json.loads((REPOSITORY / "src/openbach_run/guest/packages.json").read_text())["packages"]
+    folders = [folder for kind in DESCRIBED for folder in additions.all(kind).values()]
+    folders += [folder / "files" for folder in additions.all("jobs").values()]
+    return sorted({*own, *chain.from_iterable(map(packages_of, folders))})
 
 
 def page_of(docs: Path, name: str) -> Markdown:
