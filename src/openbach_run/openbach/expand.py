@@ -82,7 +82,7 @@ def _values(source: Source) -> dict[str, str]:
     """The values of constants and arguments: those of `values` first."""
     arguments, constants = source.content.get("arguments", {}), source.content.get("constants", {})
     given = source.content.get("values", {})
-    for key in ("values", "fixed", "sweep"):
+    for key in ("values", "sweep"):
         for name in source.content.get(key, {}):
             if name not in arguments | constants:
                 known = arguments | constants
@@ -107,7 +107,7 @@ class _Functions:
     another one's value is (`x-same`)."""
 
     def __init__(self, source: Source, inventory: Inventory, leaders: Mapping[str, str]) -> None:
-        self._source, self._leaders, self._fixed = source, leaders, source.content.get("fixed", {})
+        self._source, self._leaders = source, leaders
         self._groups = source.content.get("groups", {})
         self._entities = {name: host.entity for host in inventory.hosts for name in (host.name, host.entity)}
         entries = source.content["functions"]
@@ -168,7 +168,7 @@ class _Functions:
         return list(dict.fromkeys(found))
 
     def _replaced(self, value: Any, at: str, *place: str) -> Any:
-        """With the value that is fixed, or that is followed, in place of `$name`."""
+        """With the name that is followed in place of the one that follows."""
         if isinstance(value, dict):
             return {key: self._replaced(one, f"{at}.{key}", *place) for key, one in value.items()}
         if isinstance(value, list):
@@ -176,12 +176,9 @@ class _Functions:
         name = sole_placeholder(value)
         if name is not None and name in self._leaders:
             self.same.setdefault(name, []).append(at)
-            name = self._leaders[name]
-            return self._fixed.get(name, f"${name}")
-        if name in self._fixed:
-            return self._fixed[name]
+            return f"${self._leaders[name]}"
         for one in self._names(value, *place):
-            if one in self._leaders or one in self._fixed:
+            if one in self._leaders:
                 raise self._source.wrong(
                     f"{value!r}: ${one} can only be a whole value: it may be that of another", *place
                 )
