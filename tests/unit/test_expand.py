@@ -135,7 +135,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("functions.path.path_ready.destination_ip", "a$cc_pep", r"functions.path: .* \$cc_pep can only be a whole value"),
     ("functions.path", [], "functions: should be functions by label"),
-    ("functions.tear down", {}, "functions.tear down: is the name of a group, or of the function that `end` makes"),
+    ("functions.tear down", {}, "functions.tear down: is the name of a group, or of the function of `end`"),
     ("functions", None, "functions: is missing"),
     ("end", None, r"end: is missing, here and in what the file inherits; \{finished"),
     ("end.stop", None, "end: should be {finished: …, stop: "),
