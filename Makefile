@@ -54,7 +54,7 @@ bench-pep:
 	$(DEV) python pep/bench.py
 
 scenarios:
-	$(DEV) expand -o scenarios scenarios/*.yml
+	./openbach-run expand -o scenarios scenarios/*.yml
 	$(DEV) python topologies/build.py
 
 vpn-lists:
