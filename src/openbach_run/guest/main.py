@@ -7,13 +7,22 @@ result.json, whatever goes wrong. Times are virtual seconds since the run began.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import time
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 RUN_DIRECTORY = "/run/openbach"
 LINK_FILES = "/run/link_files"
+MODULES = "/opt/openbach-run/modules"
+FINIT_MODULE = 313  # the number of the system call
+READ_ALL, LOG_BYTES = 3, 1 << 18  # SYSLOG_ACTION_READ_ALL
+
+
+class ModuleRefused(Exception):
+    """The kernel does not take a congestion control's module: the text names it and has the kernel's reason."""
 
 
 def main() -> int:
@@ -22,6 +31,8 @@ def main() -> int:
     with open(f"{RUN_DIRECTORY}/events.jsonl", "w", buffering=1) as events:
         try:
             result = _run(origin_ns, events)
+        except ModuleRefused as refused:
+            result = {"status": "Finished Ko", "failed": [{"function": None, "error": str(refused)}]}
         except BaseException:
             import traceback
 
@@ -47,6 +58,7 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
 
     with open(f"{RUN_DIRECTORY}/run.json") as file:
         run = json.load(file)
+    _load_modules(run["uses"].get("congestion-controls", ()))
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
@@ -63,6 +75,22 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
             failure["exit_code"] = agents.processes[failure["instance_id"]].exit_code
             failure["last_lines"] = agents.last_lines(failure["instance_id"])
     return {"status": status, "failed": director.failed}
+
+
+def _load_modules(congestion_controls: Sequence[str]) -> None:
+    """Those of the congestion controls that have one. Raises ModuleRefused."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for name in congestion_controls:
+        if not os.path.exists(file := f"{MODULES}/{name}.ko"):
+            continue
+        module = os.open(file, os.O_RDONLY)
+        if libc.syscall(FINIT_MODULE, module, b"", 0):
+            error = os.strerror(ctypes.get_errno())
+            log = ctypes.create_string_buffer(LOG_BYTES)
+            libc.klogctl(READ_ALL, log, LOG_BYTES - 1)
+            said = log.value.decode(errors="replace").splitlines()[-3:]
+            raise ModuleRefused("\n".join([f"the kernel does not take the module of {name}: {error}; it says:", *said]))
+        os.close(module)
 
 
 def _let_no_module_in() -> None:
