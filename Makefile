@@ -6,7 +6,8 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos bench bench-serve bench-pep scenarios vpn-lists control-lists clean
+.PHONY: check lint test unit guest vpns pep chaos golden bench bench-serve bench-pep scenarios vpn-lists control-lists
+.PHONY: clean
 
 check: lint test
 
@@ -38,6 +39,9 @@ chaos:
 
 vpns: # builds the programs that no Debian package has: some 20 minutes, once
 	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py
+
+golden: # the packets have changed, and the commit says why
+	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py
 
 bench:
 	$(DEV) python bench/bench.py

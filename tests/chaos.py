@@ -244,7 +244,9 @@ def read_only(chaos: Chaos, campaign: tuple[str, ...]) -> None:
 def damaged_cache(chaos: Chaos, campaign: tuple[str, ...]) -> None:
     """Of what is made again in seconds: the code of a run, the proxy."""
     places = [place for kind in ("code", "satpep") for place in sorted(chaos.cache.glob(f"openbach-run/{kind}-*"))]
-    entries = {place: files for place in places if (files := sorted(file for file in place.rglob("*") if file.is_file()))}
+    entries = {
+        place: files for place in places if (files := sorted(file for file in place.rglob("*") if file.is_file()))
+    }
     for entry, files in entries.items():  # one that no run here uses may have lost its only file before
         file = chaos.random.choice(files)
         match chaos.random.choice(("edited", "truncated", "missing", "added")):

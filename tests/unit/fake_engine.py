@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from openbach_run.additions import Uses
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.guest.director import SECOND_US, Director, JobInstance, JobStatus, ScenarioStatus
@@ -68,10 +69,12 @@ class DirectedEngine:
     packages: tuple[str, ...] = ("made-up_1",)
 
     def __init__(self, gate: threading.Event | None = None) -> None:
-        self.identity: dict[str, str] = {"engine": "made up"}
         self.gate = gate
         self.stopping = threading.Event()
         self.runs = 0
+
+    def identity_of(self, uses: Uses) -> dict[str, str]:
+        return {"engine": "made up"}
 
     def prepare(self, progress: Callable[[str, float], None]) -> None:
         progress("ready", 1)

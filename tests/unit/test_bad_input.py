@@ -89,7 +89,9 @@ def ends(*words: str) -> tuple[int, str]:
 def fake() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
         patched.setattr(main, "VirtualEngine", FakeEngine)
-        patched.setattr(main, "load_packages", lambda paths: PACKAGES)  # read once: YAML takes most of the time
+        patched.setattr(
+            main, "load_packages", lambda paths, additions: PACKAGES
+        )  # read once: YAML takes most of the time
         patched.setattr(main, "load_inventory", lambda path: THERE)
         patched.chdir(directory)
         yield Path(directory)

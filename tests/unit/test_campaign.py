@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openbach_run.additions import Additions
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import Campaign, plan
 from openbach_run.campaign.settings import parse_seeds
@@ -31,7 +32,7 @@ def planned(*settings: str, seeds: str = "1", path: Path = GEO_LOSS) -> Campaign
 
 
 def runs(campaign: Campaign, **identity: str) -> list[RunSpec]:
-    return campaign.runs(PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), identity)
+    return campaign.runs(PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Additions(), lambda uses: identity)
 
 
 def test_the_whole_table_is_the_default() -> None:
@@ -223,7 +224,7 @@ scenarios:
 
 
 def planned_file(file: Path, *settings: str, seeds: tuple[int, ...] | None = None) -> list[Campaign]:
-    return plan_file(file, settings, seeds, PACKAGES, REPOSITORY / "scenarios")
+    return plan_file(file, settings, seeds, PACKAGES, Additions())
 
 
 def test_a_campaign_file_names_several_scenarios(tmp_path: Path) -> None:
@@ -249,7 +250,7 @@ def test_the_campaigns_of_the_repository(file: Path) -> None:
         ("", "a list `scenarios`"),
         ("scenarios: [", "campaign.yml: while parsing"),
         ("scenarios: [geo]", "scenarios.0: should have the keys"),
-        ("scenarios: [{scenario: goe}]", "no such file"),
+        ("scenarios: [{scenario: goe}]", r"there is no scenario goe; did you mean geo\?"),
         ("scenarios: [{scenario: geo, values: {vpn: none}}]", "scenarios.0.values: should be an object of lists"),
         ("scenarios: [{scenario: geo, values: {vpn: [ipsec]}}]", "vpn is one of none"),
         ("scenarios: [{scenario: geo, values: {vpm: [none]}}]", "did you mean vpn"),

@@ -29,8 +29,10 @@ class FakeEngine:
     interrupt_after: ClassVar[int | None]
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        self.identity = {"engine": "fake"}
         self.packages = ("made-up_1",)
+
+    def identity_of(self, uses: Mapping[str, Any]) -> dict[str, str]:
+        return {"engine": "fake"}
 
     def prepare(self, progress: Callable[[str, float], None]) -> None:
         progress("ready", 1)

@@ -570,7 +570,7 @@ def test_the_version_is_not_taken_from_what_it_says(fake: FakeController, said: 
     fake.version = said
     engine = engine_of(fake)
     engine.prepare(quiet)
-    assert engine.identity["openbach"].startswith("2.7")
+    assert engine.identity_of({})["openbach"].startswith("2.7")
 
 
 # What was measured

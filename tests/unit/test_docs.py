@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from openbach_run.additions import Additions
 from openbach_run.commands.main import COMMANDS, campaigns_of, parser, path_of
 from openbach_run.openbach.job_folders import load_packages
 
@@ -35,7 +36,7 @@ def test_commands_are_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> 
     elif "--help" not in words:
         arguments = parser().parse_intermixed_args(words)
         if not arguments.check:
-            assert campaigns_of(path_of(arguments.scenario), arguments, PACKAGES)
+            assert campaigns_of(path_of(arguments.scenario, Additions()), arguments, PACKAGES, Additions())
 
 
 def test_links_lead_somewhere() -> None:

@@ -18,7 +18,13 @@ from openbach_run.results.record import Store
 
 def planned(**arguments: str) -> PlannedRun:
     engine: Any = None
-    return PlannedRun(RunSpec({"name": "geo"}, {}, arguments, 1, {}, {}, {}, {}, arguments), engine, "")
+    return PlannedRun(
+        RunSpec(
+            {"name": "geo", "arguments": {}, "openbach_functions": []}, {}, arguments, 1, {}, {}, {}, values=arguments
+        ),
+        engine,
+        "",
+    )
 
 
 def test_like_runs_count(tmp_path: Path) -> None:

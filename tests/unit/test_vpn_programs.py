@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs of VPNs: which runs need which, and what is said when one cannot be built."""
+"""Programs of VPNs: built for the runs that need them, and what is said when one cannot be built."""
 
 from __future__ import annotations
 
@@ -8,52 +8,48 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.engine.virtual.programs import ensure_vpn_programs, vpns_named
+from openbach_run.engine.virtual import programs
+from openbach_run.engine.virtual.programs import ensure_programs
 from openbach_run.errors import SetupError
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "vpn-configs"
-JOB = ROOT / "jobs/vpn/files"
 TOLD: list[tuple[str, float]] = []
 
 
-def made_up_job(folder: Path, builder: str) -> Path:
-    """A vpn job with one VPN `mine`, whose program is built by the lines of `builder`."""
-    (folder / "vpn-configs/mine").mkdir(parents=True)
+def made_up_vpn(folder: Path, monkeypatch: pytest.MonkeyPatch, builder: str) -> dict[str, Path]:
+    """A VPN `mine`, whose program is built by the lines of `builder`, and `other`, which is `mine` with other values."""
+    (folder / "mine").mkdir(parents=True)
     recipe = {"crate": "mine", "version": "1.0.0", "sha256": "0"}
-    (folder / "vpn-configs/mine/vpn.json").write_text(json.dumps({"programs": {"mined": recipe}}))
-    (folder / "vpn-configs/other").mkdir()
-    (folder / "vpn-configs/other/vpn.json").write_text(json.dumps({"base": "mine"}))
-    (folder / "vpn_program.py").write_text(builder)
-    return folder
+    (folder / "mine/vpn.json").write_text(json.dumps({"programs": {"mined": recipe}}))
+    (folder / "other").mkdir()
+    (folder / "other/vpn.json").write_text(json.dumps({"base": "mine"}))
+    (folder / "builder.py").write_text(builder)
+    monkeypatch.setattr(programs, "BUILDER", folder / "builder.py")
+    return {f"vpn-configs/{name}": folder / name for name in ("mine", "other")}
 
 
 def progress(text: str, part: float) -> None:
     TOLD.append((text, part))
 
 
-def test_vpns_are_found_wherever_a_value_names_them() -> None:
-    functions = [{"start_job_instance": {"vpn": {"kind": "nebula", "server": {}}}, "label": "wireguard tunnel"}]
-    assert vpns_named([{"vpn": ("vpncloud", "none"), "size": "30M"}, functions], CONFIGS) == {"vpncloud", "nebula"}
-    assert vpns_named({"vpn": "../vpn-configs/nebula", "other": "$vpn"}, CONFIGS) == set()
-
-
-def test_a_program_is_built_once_and_only_for_who_needs_it(tmp_path: Path) -> None:
+def test_a_program_is_built_once_and_only_for_who_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = "import sys; print('0.5 compiling', flush=True); open(sys.argv[3] + '/mined', 'x').write(sys.argv[1])"
-    job = made_up_job(tmp_path / "job", builder)
-    assert ensure_vpn_programs(tmp_path / "cache", job, [], progress) == {}
+    parts = made_up_vpn(tmp_path / "vpns", monkeypatch, builder)
+    other = {name: folder for name, folder in parts.items() if name.endswith("other")}
+    assert ensure_programs(tmp_path / "cache", other, progress) == {}
     assert not (tmp_path / "cache").exists()
     TOLD.clear()
-    first = ensure_vpn_programs(tmp_path / "cache", job, ["other"], progress)
-    assert first["bin/mined"].read_text() == "mine"
+    first = ensure_programs(tmp_path / "cache", parts, progress)
+    assert first["bin/mined"].read_text() == str(tmp_path / "vpns/mine")
     assert TOLD == [("building mined 1.0.0: compiling", 0.5)]
-    assert ensure_vpn_programs(tmp_path / "cache", job, ["mine", "other"], progress) == first
+    assert ensure_programs(tmp_path / "cache", parts, progress) == first
 
 
-def test_what_cannot_be_built_says_why_and_leaves_nothing(tmp_path: Path) -> None:
-    job = made_up_job(tmp_path / "job", "import sys; sys.exit('cargo is missing on this machine')")
+def test_what_cannot_be_built_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = made_up_vpn(tmp_path / "vpns", monkeypatch, "import sys; sys.exit('cargo is missing on this machine')")
     with pytest.raises(SetupError, match=r"building mined 1\.0\.0 failed: cargo is missing on this machine"):
-        ensure_vpn_programs(tmp_path / "cache", job, ["mine"], progress)
+        ensure_programs(tmp_path / "cache", parts, progress)
     assert not [entry for entry in (tmp_path / "cache").iterdir() if entry.suffix == ""]
 
 
@@ -62,7 +58,7 @@ def test_without_cargo_the_command_says_so(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(
         SetupError, match=r"vpncloud 2\.3\.0 is built from crates\.io, and cargo is missing on this machine"
     ):
-        ensure_vpn_programs(tmp_path / "cache", JOB, ["vpncloud"], progress)
+        ensure_programs(tmp_path / "cache", {"vpn-configs/vpncloud": CONFIGS / "vpncloud"}, progress)
 
 
 @pytest.mark.parametrize("kind", sorted(file.parent.name for file in CONFIGS.glob("*/vpn.json")))

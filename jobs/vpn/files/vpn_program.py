@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds a program of a VPN that is in no Debian package, from its crate: `vpn_program.py KIND PROGRAM DIRECTORY`.
+"""Builds a program of a VPN that is in no Debian package, from its crate: `vpn_program.py KIND PROGRAM DIRECTORY`
+(KIND may be the path of a VPN's folder).
 
 The VPN's vpn.json names the crate, its version and its SHA-256; the Cargo.lock in the crate pins what it depends on.
 Patches of ours lie beside vpn.json. The program is linked statically, so that it runs on hosts other than

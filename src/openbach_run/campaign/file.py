@@ -10,9 +10,11 @@ scenarios:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from openbach_run.additions import Additions
 from openbach_run.campaign.plan import Campaign, plan_scenario, read_with_subs, settings_of
 from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
 from openbach_run.errors import InputError
@@ -22,17 +24,21 @@ from openbach_run.yaml_files import read_yaml
 
 
 def plan_file(
-    path: Path, settings: Sequence[str], seeds: tuple[int, ...] | None, packages: Mapping[str, Package], scenarios: Path
+    path: Path,
+    settings: Sequence[str],
+    seeds: tuple[int, ...] | None,
+    packages: Mapping[str, Package],
+    additions: Additions,
 ) -> list[Campaign]:
     """The campaigns of a campaign file. A setting takes the place of the file's values wherever a scenario has that
-    argument; so do `seeds`. `scenarios` is the folder of the scenarios that are given by name. Raises InputError."""
+    argument; so do `seeds`. A scenario given by name is one of the additions. Raises InputError."""
     content = _content(path)
     given = parse_settings(settings)
     seeds = seeds or _seeds(path, content.get("seeds", 1))
     campaigns: list[Campaign] = []
     for number, entry in enumerate(content["scenarios"]):
         where = f"{path}: scenarios.{number}"
-        file, values = _entry(where, entry, path.parent, scenarios)
+        file, values = _entry(where, entry, path.parent, additions)
         try:
             scenario, subs = read_with_subs(file, packages)
             known_here = settings_of(scenario, subs)
@@ -64,7 +70,13 @@ def _seeds(path: Path, given: Any) -> tuple[int, ...]:
         raise InputError(f"{path}: seeds: give how many (5), or a list of them ([3, 7])") from None
 
 
-def _entry(where: str, entry: Any, here: Path, scenarios: Path) -> tuple[Path, dict[str, tuple[str, ...]]]:
+def _near(name: str, additions: Additions) -> str:
+    known = additions.all("scenarios")
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+
+
+def _entry(where: str, entry: Any, here: Path, additions: Additions) -> tuple[Path, dict[str, tuple[str, ...]]]:
     if (
         not isinstance(entry, dict)
         or not isinstance(entry.get("scenario"), str)
@@ -75,5 +87,7 @@ def _entry(where: str, entry: Any, here: Path, scenarios: Path) -> tuple[Path, d
     if not isinstance(values, dict) or not all(map(is_list, values.values())):
         raise InputError(f"{where}.values: should be an object of lists by argument name")
     name = entry["scenario"]
-    file = here / name if "/" in name or name.endswith(".json") else scenarios / f"{name}.json"
+    file = here / name if "/" in name or name.endswith(".json") else additions.find("scenarios", name)
+    if file is None:
+        raise InputError(f"{where}.scenario: there is no scenario {name}; {_near(name, additions)}")
     return file, {str(name): distinct(name, tuple(map(str, listed))) for name, listed in values.items()}

@@ -11,13 +11,14 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from openbach_run.additions import Additions, Uses, joined
 from openbach_run.campaign.settings import is_list, is_value, parse_settings
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import Wrong, uses, wrong_values
+from openbach_run.openbach.limits import Wrong, folders_used, uses, wrong_values
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
 from openbach_run.openbach.start import check_values
@@ -79,20 +80,37 @@ class Campaign:
         subs = {name: with_addresses(scenario, inventory) for name, scenario in self.sub_scenarios.items()}
         return replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
 
-    def runs(self, packages: Mapping[str, Package], inventory: Inventory, identity: dict[str, str]) -> list[RunSpec]:
+    def uses(self, packages: Mapping[str, Package], additions: Additions) -> list[Uses]:
+        """What the runs of each cell use. Raises InputError."""
+        jobs = {name: package.job for name, package in packages.items()}
+        places = uses(self.scenario, jobs, self.sub_scenarios)
+        started = {"jobs": self.jobs()}
+        return [joined([started, folders_used(places, cell, additions)]) for cell in self.cells]
+
+    def runs(
+        self,
+        packages: Mapping[str, Package],
+        inventory: Inventory,
+        additions: Additions,
+        identity_of: Callable[[Uses], dict[str, str]],
+    ) -> list[RunSpec]:
         """Cells in the order of the sweep, seeds innermost, with the addresses of the inventory. Raises InputError for
         those that it does not have."""
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
         hosts = inventory.to_dict()
         specs = []
-        for cell in self.cells:
+        for cell, used in zip(self.cells, self.uses(packages, additions), strict=True):
+            names = {kind: list(listed) for kind, listed in used.items()}
             arguments = {name: value for name, value in cell.items() if name in self.scenario.arguments}
             constants = {name: value for name, value in cell.items() if name not in arguments}
             stored = here.scenario.with_constants(constants).as_stored()
             subs = {name: sub.with_constants(constants).as_stored() for name, sub in here.sub_scenarios.items()}
             files = self._files_of(cell)
-            specs += [RunSpec(stored, subs, arguments, seed, jobs, hosts, identity, files, cell) for seed in self.seeds]
+            identity = identity_of(used)
+            specs += [
+                RunSpec(stored, subs, arguments, seed, jobs, hosts, identity, names, files, cell) for seed in self.seeds
+            ]
         return specs
 
     def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:

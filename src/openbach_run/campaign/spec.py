@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openbach_run.guest.main import LINK_FILES
+from openbach_run.prose import acting_job, acting_scenario
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual time after which a run is ended and what still runs is named."""
@@ -17,7 +18,7 @@ VIRTUAL_LIMIT_S = 4 * 3600.0
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything a run depends on; its hash is the record's name."""
+    """Everything a run depends on; its hash, without the words for people, is the record's name."""
 
     scenario: dict[str, Any]
     sub_scenarios: dict[str, dict[str, Any]]
@@ -26,7 +27,9 @@ class RunSpec:
     jobs: dict[str, dict[str, Any]]
     inventory: dict[str, Any]
     identity: dict[str, str]
-    """Of the engine: kernel, image, code of jobs and director."""
+    """Of the engine: kernel, guest tree, and the code that this run uses."""
+    uses: dict[str, list[str]] = field(default_factory=dict)
+    """Jobs and folders (additions.py) by kind."""
     link_files: dict[str, str] = field(default_factory=dict)
     """Content of the files that arguments and constants name, by their name."""
     values: dict[str, str] = field(default_factory=dict)
@@ -35,7 +38,13 @@ class RunSpec:
     @property
     def run_id(self) -> str:
         """16 hexadecimal digits."""
-        canonical = json.dumps(self.__dict__, sort_keys=True, separators=(",", ":"))
+        acting = {
+            **self.__dict__,
+            "scenario": acting_scenario(self.scenario),
+            "sub_scenarios": {name: acting_scenario(stored) for name, stored in self.sub_scenarios.items()},
+            "jobs": {name: acting_job(job) for name, job in self.jobs.items()},
+        }
+        canonical = json.dumps(acting, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def for_guest(self) -> dict[str, Any]:

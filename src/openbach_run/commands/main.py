@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
+from openbach_run.additions import Additions, joined
 from openbach_run.campaign.execute import Executor, PlannedRun, cpus_for
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.forecast import forecast
@@ -27,7 +28,6 @@ from openbach_run.engine.contract import Engine
 from openbach_run.engine.platform.engine import ControllerEngine
 from openbach_run.engine.platform.rest import CONTROLLER_FILE, Controller, read_access
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
-from openbach_run.engine.virtual.programs import vpns_named
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
 from openbach_run.openbach.job_folders import Package, load_packages
@@ -155,6 +155,16 @@ def parser() -> argparse.ArgumentParser:
         help=f"project of the controller in which the scenario runs (default {PROJECT})",
     )
     made.add_argument(
+        "--with",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        dest="additions",
+        help="VPNs, congestion controls, jobs, satellites, topologies, scenarios of yours: a directory of this checkout's"
+        " shape (vpn-configs/NAME, congestion-controls/NAME, …; docs/guide.md)",
+    )
+    made.add_argument(
         "--jobs",
         type=Path,
         action="append",
@@ -200,27 +210,28 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _main(arguments: argparse.Namespace) -> int:
-    path = path_of(arguments.scenario)
     if arguments.pcap and arguments.scheduler is not None:
         raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
     if arguments.workers is not None and arguments.scheduler is not None:
         raise InputError("--workers: a cluster runs as many at a time as its workers have threads")
     controller = _controller(arguments)
-    packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
+    additions = Additions.beside_ours(arguments.additions)
+    path = path_of(arguments.scenario, additions)
+    packages = load_packages([*arguments.jobs, *additions.jobs], additions)
     if arguments.check:
         return check(path, packages, arguments.format == "json", arguments.inventory)
-    campaigns = campaigns_of(path, arguments, packages)
+    campaigns = campaigns_of(path, arguments, packages, additions)
     cpus = cpus_for(arguments.workers) if controller is None else [0]
     for campaign in campaigns:
         _warn(campaign, packages)
     name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
     store = Store(arguments.results or _results_directory(name))
     if arguments.dry_run:
-        planned = _planned(campaigns, arguments, packages, controller)
+        planned = _planned(campaigns, arguments, packages, additions, controller)
         print(forecast(planned, store, len(cpus)))
         return OK
     with store.opened():
-        planned = _planned(campaigns, arguments, packages, controller)
+        planned = _planned(campaigns, arguments, packages, additions, controller)
         store.write("campaign.json", _description(path, arguments, planned))
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
         executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun)
@@ -234,19 +245,20 @@ def _main(arguments: argparse.Namespace) -> int:
     return FAILED if executor.failed else OK
 
 
-def path_of(text: str) -> Path:
+def path_of(text: str, additions: Additions) -> Path:
     """A file, or the name of one in scenarios/ or campaigns/."""
     path = Path(text)
     if path.exists() or path.name != text:
         return path
-    named = [REPOSITORY / "scenarios" / f"{text}.json", REPOSITORY / "campaigns" / f"{text}.yml"]
-    return next((file for file in named if file.exists()), path)
+    return additions.find("scenarios", text) or additions.find("campaigns", text) or path
 
 
-def campaigns_of(path: Path, arguments: argparse.Namespace, packages: Mapping[str, Package]) -> list[Campaign]:
+def campaigns_of(
+    path: Path, arguments: argparse.Namespace, packages: Mapping[str, Package], additions: Additions
+) -> list[Campaign]:
     seeds = None if arguments.seeds is None else parse_seeds(arguments.seeds)
     if _is_campaign_file(path):
-        return plan_file(path, arguments.settings, seeds, packages, REPOSITORY / "scenarios")
+        return plan_file(path, arguments.settings, seeds, packages, additions)
     try:
         return [plan(path, arguments.settings, seeds or (1,), packages)]
     except Malformed as error:
@@ -274,16 +286,17 @@ def _planned(
     campaigns: Sequence[Campaign],
     arguments: argparse.Namespace,
     packages: Mapping[str, Package],
+    additions: Additions,
     controller: Controller | None,
 ) -> list[PlannedRun]:
     """The runs of all campaigns, each once, with the engine of its scenario (which has just the jobs that it starts)."""
     planned: dict[str, PlannedRun] = {}
     with Reporter(arguments.quiet) as reporter:
         for campaign in campaigns:
-            inventory = _inventory(campaign, arguments, controller)
-            engine = _engine(campaign.on(inventory), arguments, packages, controller)
+            inventory = _inventory(campaign, arguments, additions, controller)
+            engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
             engine.prepare(reporter.show)
-            for spec in campaign.runs(packages, inventory, engine.identity):
+            for spec in campaign.runs(packages, inventory, additions, engine.identity_of):
                 settings = [f"{name}={value}" for name, value in spec.values.items()]
                 options = _options(controller, arguments)
                 command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},", *options])
@@ -292,23 +305,28 @@ def _planned(
 
 
 def _engine(
-    campaign: Campaign, arguments: argparse.Namespace, packages: Mapping[str, Package], controller: Controller | None
+    campaign: Campaign,
+    arguments: argparse.Namespace,
+    packages: Mapping[str, Package],
+    additions: Additions,
+    controller: Controller | None,
 ) -> Engine:
     if controller is not None:
         return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
-    folders = {name: files for name in campaign.jobs() if (files := packages[name].files)}
-    started = [
-        campaign.values,
-        *(scenario.functions for scenario in (campaign.scenario, *campaign.sub_scenarios.values())),
-    ]
-    vpns = vpns_named(started, REPOSITORY / "vpn-configs")
-    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders), vpns=vpns, pcap=arguments.pcap)
-    return virtual if arguments.scheduler is None else ClusterEngine(virtual, arguments.scheduler, folders)
+    uses = joined(campaign.uses(packages, additions))
+    parts = additions.parts(uses, {name: files for name in uses["jobs"] if (files := packages[name].files)})
+    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts), pcap=arguments.pcap)
+    return virtual if arguments.scheduler is None else ClusterEngine(virtual, arguments.scheduler, parts)
 
 
-def _inventory(campaign: Campaign, arguments: argparse.Namespace, controller: Controller | None) -> Inventory:
+def _inventory(
+    campaign: Campaign, arguments: argparse.Namespace, additions: Additions, controller: Controller | None
+) -> Inventory:
     """What the campaign runs on. A platform has its own entities, and says itself which are missing."""
-    file = inventory_file(campaign.scenario, campaign.path, arguments.inventory)
+    given = arguments.inventory
+    if given is not None and not given.exists():
+        given = additions.find("topologies", str(given)) or given
+    file = inventory_file(campaign.scenario, campaign.path, given)
     inventory = load_inventory(file)
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()) if controller is None else ():
         for finding in unknown_entities(scenario, inventory):
@@ -317,11 +335,11 @@ def _inventory(campaign: Campaign, arguments: argparse.Namespace, controller: Co
 
 
 def _options(controller: Controller | None, arguments: argparse.Namespace) -> list[str]:
-    """Those of the command that say where a run is executed."""
+    """Those of the command that say what and where a run is executed."""
     if controller is None:
-        return _inventory_option(arguments)
+        return _path_options(arguments)
     platform = ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
-    return [*_inventory_option(arguments), *platform]
+    return [*_path_options(arguments), *platform]
 
 
 def _command(path: Path, words: Sequence[str]) -> str:
@@ -334,14 +352,17 @@ def _shown(path: Path) -> str:
     return str(file.relative_to(REPOSITORY) if file.is_relative_to(REPOSITORY) else path)
 
 
-def _inventory_option(arguments: argparse.Namespace) -> list[str]:
-    return [] if arguments.inventory is None else ["--inventory", _shown(arguments.inventory)]
+def _path_options(arguments: argparse.Namespace) -> list[str]:
+    paths = [("--with", one) for one in arguments.additions] + [("--jobs", one) for one in arguments.jobs]
+    if arguments.inventory is not None:
+        paths.append(("--inventory", arguments.inventory))
+    return [word for option, path in paths for word in (option, _shown(path))]
 
 
 def _description(path: Path, arguments: argparse.Namespace, planned: Sequence[PlannedRun]) -> str:
     """What was asked for: a report shows also what has not been run."""
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
-    options += _inventory_option(arguments)
+    options += _path_options(arguments)
     runs = [
         {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.values, "seed": spec.seed}
         for spec in (one.spec for one in planned)

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from openbach_run.additions import Uses
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.cache import cache_directory
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
@@ -32,18 +33,18 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_LIMIT_S = 10
-Jobs = tuple[tuple[str, str], ...]
-"""Names of jobs and the folders of their files, on the worker as here."""
+Parts = tuple[tuple[str, str], ...]
+"""The jobs and folders that a campaign uses (see `guest_code`), on the worker as here."""
 
 
 class ClusterEngine:
     """An engine (see `executor.Engine`) whose `run` waits for a worker of the cluster; call it from many threads."""
 
-    def __init__(self, virtual: VirtualEngine, scheduler: str, jobs: Mapping[str, Path]) -> None:
+    def __init__(self, virtual: VirtualEngine, scheduler: str, parts: Mapping[str, Path]) -> None:
         """`virtual`, of this machine, says what a run's identity is; `scheduler` is `tcp://HOST:PORT`."""
         self._virtual = virtual
         self._scheduler = scheduler
-        self._jobs: Jobs = tuple((name, _portable(folder)) for name, folder in jobs.items())
+        self._parts: Parts = tuple((place, _portable(folder)) for place, folder in parts.items())
         self._futures: set[Any] = set()
         self._lock = threading.Lock()
 
@@ -52,9 +53,8 @@ class ClusterEngine:
         self._virtual.prepare(progress)
         self._client = _client(self._scheduler)
 
-    @property
-    def identity(self) -> dict[str, str]:
-        return self._virtual.identity
+    def identity_of(self, uses: Uses) -> dict[str, str]:
+        return self._virtual.identity_of(uses)
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ class ClusterEngine:
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
 
-        future = self._client.submit(execute, dict(spec), self._jobs, key=f"openbach-run-{run_dir.stem}", pure=False)
+        future = self._client.submit(execute, dict(spec), self._parts, key=f"openbach-run-{run_dir.stem}", pure=False)
         with self._lock:
             self._futures.add(future)
         try:
@@ -92,13 +92,14 @@ class ClusterEngine:
         self._client.cancel(futures)
 
 
-def execute(spec: dict[str, Any], jobs: Jobs) -> tuple[Outcome, bytes]:
+def execute(spec: dict[str, Any], parts: Parts) -> tuple[Outcome, bytes]:
     """On a worker: the run's outcome, and its directory as a tar file. Raises SetupError when this machine differs."""
-    engine = _worker_engine(jobs)
-    if differing := [name for name, value in engine.identity.items() if spec["identity"].get(name) != value]:
+    engine = _worker_engine(parts)
+    here = engine.identity_of(spec["uses"])
+    if differing := [name for name, value in here.items() if spec["identity"].get(name) != value]:
         raise SetupError("\n  ".join([
             f"the Dask worker on {socket.gethostname()} refuses the run: {REPOSITORY} there is not what the campaign has",
-            *(f"{name}: {engine.identity[name]} there, {spec['identity'].get(name)} here" for name in differing),
+            *(f"{name}: {here[name]} there, {spec['identity'].get(name)} here" for name in differing),
             "bring both to the same commit and package lists (remove kernel-* and image-* of the older cache)",
         ]))  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name, _free_cpu() as cpu:
@@ -122,8 +123,8 @@ def _client(scheduler: str) -> Client:
 
 
 @cache
-def _worker_engine(jobs: Jobs) -> VirtualEngine:
-    folders = {name: REPOSITORY / folder for name, folder in jobs}
+def _worker_engine(parts: Parts) -> VirtualEngine:
+    folders = {place: REPOSITORY / folder for place, folder in parts}
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders))
     engine.prepare(lambda text, part: print(f"{part:4.0%}  {text}", flush=True))
     return engine

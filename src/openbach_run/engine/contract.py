@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from openbach_run.additions import Uses
 from openbach_run.progress import Progress
 
 COMPLAINED = "Kernel Complained"
@@ -29,8 +30,9 @@ class Outcome:
 class Engine(Protocol):
     """What executes a run."""
 
-    @property
-    def identity(self) -> dict[str, str]: ...
+    def identity_of(self, uses: Uses) -> dict[str, str]:
+        """Everything outside the scenario that the packets of a run which uses these depend on."""
+        ...
 
     @property
     def packages(self) -> tuple[str, ...]: ...

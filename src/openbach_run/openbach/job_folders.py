@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from openbach_run.additions import Additions
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Job
 from openbach_run.openbach.limits import check_declaration
@@ -26,16 +27,33 @@ class Package:
     files: Path | None
 
 
-def load_packages(paths: Sequence[Path]) -> dict[str, Package]:
-    """Jobs by name from the paths given, the first one of a name wins. Raises InputError.
+def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> dict[str, Package]:
+    """Jobs by name from the paths given, the first one of a name wins, with the folders of `additions` (by default ours)
+    as choices of the arguments that name some. Raises InputError.
 
     A path is a job's folder, a folder with jobs anywhere below it (a checkout), or a JSON file {name: {arguments, …}}.
     """
     packages: dict[str, Package] = {}
+    additions = additions or Additions()
     for path in paths:
         for package in _load(path):
-            packages.setdefault(package.job.name, package)
+            packages.setdefault(package.job.name, _with_folders(package, additions))
     return packages
+
+
+def _with_folders(package: Package, additions: Additions) -> Package:
+    """The package with the names of the folders there are among the choices of the arguments that take them."""
+
+    def with_names(value: Any) -> Any:
+        if isinstance(value, list):
+            return [with_names(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        if kind := isinstance(value.get("limits"), dict) and value["limits"].get("folder"):
+            return {**value, "choices": list(dict.fromkeys([*value.get("choices", ()), *additions.all(kind)]))}
+        return {key: with_names(one) for key, one in value.items()}
+
+    return replace(package, job=replace(package.job, tree=with_names(package.job.tree)))
 
 
 def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:

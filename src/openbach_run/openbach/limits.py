@@ -7,6 +7,7 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     unit                of the number, for people; numbers of `bytes` are whole
     pattern             regular expression that the whole text has to match
     also                values beside these, e.g. [none]
+    folder              values are the names of folders of this kind (additions.py), beside the choices
 
 `choices` is OpenBACH's own key; its backend stores them and never checks them.
 """
@@ -21,13 +22,14 @@ from difflib import get_close_matches
 from string import Template
 from typing import Any
 
+from openbach_run.additions import KINDS, Additions, Uses
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Job, convert
 from openbach_run.openbach.scenario import SAME, Scenario
 from openbach_run.openbach.values import job_values, jobs_started, placeholders, sole_placeholder
 
 MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
-KEYS = ("minimum", "maximum", "unit", "pattern", "also")
+KEYS = ("minimum", "maximum", "unit", "pattern", "also", "folder")
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -96,7 +98,7 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
 def refusal(argument: Argument, value: str, called: str) -> str:
     """What would be right in place of a value, without placeholders, that the job refuses, of an argument that the user
     knows by the name `called`; "" for one that it takes."""
-    limits = argument.limits
+    limits = {key: value for key, value in argument.limits.items() if key != "folder"}
     if argument.choices and value not in argument.choices:
         near = get_close_matches(value, argument.choices, 1)
         return f"{f'did you mean {near[0]}? ' if near else ''}{called} is one of {', '.join(argument.choices)}"
@@ -215,6 +217,20 @@ def _composed(template: str, given: Mapping[str, str]) -> str | None:
     )
 
 
+def folders_used(uses: Sequence[Use], values: Mapping[str, str], additions: Additions) -> Uses:
+    """The folders and files that the values name, of uses that were found once for many starts."""
+    found: dict[str, set[str]] = {}
+    for use in uses:
+        if kind := use.argument.limits.get("folder"):
+            try:
+                name = Template(use.template).substitute(values)
+            except (KeyError, ValueError):
+                continue
+            if additions.find(kind, name):
+                found.setdefault(kind, set()).update(additions.with_base(kind, name))
+    return {kind: sorted(names) for kind, names in sorted(found.items())}
+
+
 def argument_choices(
     scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario] | None = None
 ) -> dict[str, tuple[str, ...]]:
@@ -236,8 +252,10 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     """Raises InputError, with its place, for a `limits` that says nothing clear."""
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
-    if not {"minimum", "maximum", "pattern"} & limits.keys() or not isinstance(limits.get("also", []), list):
-        raise InputError(f"{at} should have a minimum, a maximum or a pattern; also is a list")
+    if not {"minimum", "maximum", "pattern", "folder"} & limits.keys() or not isinstance(limits.get("also", []), list):
+        raise InputError(f"{at} should have a minimum, a maximum, a pattern or a folder; also is a list")
+    if limits.get("folder", "jobs") not in KINDS:
+        raise InputError(f"{at}.folder is {limits['folder']!r}, and should be one of {', '.join(KINDS)}")
     try:
         re.compile(str(limits.get("pattern", "")))
         bounds = [bound(limits[key]) for key in ("minimum", "maximum") if key in limits]

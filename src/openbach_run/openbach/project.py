@@ -26,6 +26,7 @@ from typing import Any
 
 import yaml
 
+from openbach_run.additions import Additions
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import OURS, with_addresses
 from openbach_run.openbach.job_folders import Package, load_packages
@@ -80,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     check_project_name(arguments.project)
-    packages = load_packages([REPOSITORY / "jobs"])
+    packages = load_packages(Additions().jobs)
     inventory = load_inventory(arguments.inventory)
     scenarios = [with_addresses(one, inventory) for one in load_scenarios(REPOSITORY / "scenarios", packages)]
     output: Path = arguments.output

@@ -45,7 +45,7 @@ def make_app(
     machine only. `web_ui` is the folder of OpenBACH's own web UI, to be found at /app. Raises InputError."""
     results.mkdir(parents=True, exist_ok=True)
     database = Database(results / DATABASE)
-    launcher = Launcher(database, results, make_engine, platform.packages, cpus)
+    launcher = Launcher(database, results, make_engine, platform.packages, platform.additions, cpus)
     begin_project(database, platform, scenarios)
 
     @asynccontextmanager

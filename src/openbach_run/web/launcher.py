@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from openbach_run.additions import Additions, Uses, joined
 from openbach_run.campaign.execute import PlannedRun, execute_run
 from openbach_run.campaign.plan import NO_FILE, Campaign, check_cells, check_references
 from openbach_run.campaign.spec import RunSpec
@@ -40,8 +41,8 @@ OWN_FILES = "serve."
 
 FINAL = ("Finished Ok", FINISHED_KO, STOPPED)
 
-MakeEngine = Callable[[Sequence[str]], Engine]
-"""A prepared engine for a run with these jobs."""
+MakeEngine = Callable[[Uses], Engine]
+"""A prepared engine for runs that use these."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class Order:
 
     instance: int
     spec: RunSpec
+    uses: Uses
+    """Of all runs that were launched with it: one engine's."""
     directory: Path
     project: str
     begin: datetime
@@ -64,10 +67,11 @@ class Launcher:
         results: Path,
         make_engine: MakeEngine,
         packages: Mapping[str, Package],
+        additions: Additions,
         cpus: Sequence[int],
     ) -> None:
         self._database, self._results, self._make_engine = database, results, make_engine
-        self._packages = packages
+        self._packages, self._additions = packages, additions
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._engines: dict[int, Engine] = {}
         self._virtual_s: dict[int, float] = {}
@@ -86,11 +90,12 @@ class Launcher:
     ) -> list[int]:
         """Ids of new instances, one per run of the campaign. Raises InputError and SetupError."""
         check(campaign, self._packages)
-        identity = self._make_engine(campaign.jobs()).identity
+        uses = joined(campaign.uses(self._packages, self._additions))
+        engine = self._make_engine(uses)
         directory = self.directory(campaign.scenario.name)
         orders = []
         with self._database.transaction():
-            for spec in campaign.runs(self._packages, inventory, identity):
+            for spec in campaign.runs(self._packages, inventory, self._additions, engine.identity_of):
                 begin = datetime.now(UTC)
                 instance = self._database.add_instance(
                     number=1,
@@ -103,7 +108,7 @@ class Launcher:
                     status=SCHEDULING,
                     start_date=as_date(begin),
                 )
-                orders.append(Order(instance, spec, directory, project, begin))
+                orders.append(Order(instance, spec, uses, directory, project, begin))
         for order in orders:
             self._orders.put(order)
         return [order.instance for order in orders]
@@ -170,7 +175,7 @@ class Launcher:
 
     def _run(self, order: Order, cpu: int) -> None:
         with self._busy.held(order.spec.run_id), self._stores.opened(order.directory) as store:
-            engine = self._make_engine(sorted(order.spec.jobs))
+            engine = self._make_engine(order.uses)
             with self._lock:
                 if self._closing or order.instance in self._stopped:
                     return

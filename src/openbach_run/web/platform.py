@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 import yaml
 
+from openbach_run.additions import Additions
 from openbach_run.openbach import project
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
@@ -31,6 +32,7 @@ class Platform:
     inventory: Inventory
     addresses: Mapping[str, str]
     packages: Mapping[str, Package]
+    additions: Additions = field(default_factory=Additions)
 
     @property
     def jobs(self) -> dict[str, Job]:

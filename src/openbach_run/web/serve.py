@@ -16,6 +16,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from openbach_run.additions import Additions, Uses
 from openbach_run.campaign.execute import cpus_for
 from openbach_run.engine.contract import Engine
 from openbach_run.engine.platform.rest import CONTROLLER_FILE, write_access
@@ -88,6 +89,10 @@ def parser() -> argparse.ArgumentParser:
         "--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)"
     )
     made.add_argument(
+        "--with", type=Path, action="append", default=[], metavar="DIR", dest="additions",
+        help="VPNs, congestion controls, jobs, satellites of yours: a directory of this checkout's shape",
+    )  # fmt: skip
+    made.add_argument(
         "--jobs", type=Path, action="append", default=[], metavar="PATH",
         help="more jobs: a folder of packages, or a JSON file of argument trees",
     )  # fmt: skip
@@ -99,7 +104,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
-    packages = load_packages([*arguments.jobs, REPOSITORY / "jobs"])
+    additions = Additions.beside_ours(arguments.additions)
+    packages = load_packages([*arguments.jobs, *additions.jobs], additions)
     if arguments.web_ui is not None and not (arguments.web_ui / "index.html").is_file():
         raise InputError(f"--web-ui {arguments.web_ui}: has no index.html; name the folder of the built web UI")
     sessions = Sessions(None if arguments.password_file is None else read_password(arguments.password_file))
@@ -109,7 +115,7 @@ def main(argv: list[str]) -> int:
     with closing(listen(arguments.listen, arguments.port)) as listening:
         place = address_of(listening)
         with alone(arguments.results, f"http://{place}/"):
-            app = application(arguments, packages, cpus, sessions)
+            app = application(arguments, packages, additions, cpus, sessions)
             if connections < CONNECTIONS:
                 print(f"at most {connections} connections at a time: `ulimit -n` is low", file=sys.stderr)
             with access_file(place, sessions, tell=not is_loopback(arguments.listen)):
@@ -120,20 +126,24 @@ def main(argv: list[str]) -> int:
 
 
 def application(
-    arguments: argparse.Namespace, packages: Mapping[str, Package], cpus: Sequence[int], sessions: Sessions
+    arguments: argparse.Namespace,
+    packages: Mapping[str, Package],
+    additions: Additions,
+    cpus: Sequence[int],
+    sessions: Sessions,
 ) -> FastAPI:
     inventory = load_inventory(arguments.inventory)
     given = agent_addresses(arguments.inventory)
     addresses = {host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts}
     scenarios = load_scenarios(REPOSITORY / "scenarios", packages)
     with Reporter(quiet=False) as reporter:
-        engine_for(packages, list(packages), reporter)
+        engine_for(packages, additions, {"jobs": [name for name, one in packages.items() if one.files]}, reporter)
 
-    def make_engine(jobs: Sequence[str]) -> Engine:
-        return engine_for(packages, jobs, None)
+    def make_engine(uses: Uses) -> Engine:
+        return engine_for(packages, additions, uses, None)
 
     return make_app(
-        Platform(inventory, addresses, packages), scenarios, arguments.results, make_engine, cpus, sessions,
+        Platform(inventory, addresses, packages, additions), scenarios, arguments.results, make_engine, cpus, sessions,
         local=is_loopback(arguments.listen) and arguments.password_file is None, web_ui=arguments.web_ui,
     )  # fmt: skip
 
@@ -185,10 +195,12 @@ def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]
                 file.unlink()
 
 
-def engine_for(packages: Mapping[str, Package], jobs: Sequence[str], reporter: Reporter | None) -> VirtualEngine:
-    """A prepared virtual engine whose guests have these jobs."""
-    folders = {name: files for name in jobs if (files := packages[name].files)}
-    engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders))
+def engine_for(
+    packages: Mapping[str, Package], additions: Additions, uses: Uses, reporter: Reporter | None
+) -> VirtualEngine:
+    """A prepared virtual engine for runs that use these."""
+    parts = additions.parts(uses, {name: files for name in uses["jobs"] if (files := packages[name].files)})
+    engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
     engine.prepare(reporter.show if reporter else lambda text, part: None)
     return engine
 

@@ -25,6 +25,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from openbach_run.additions import Uses
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.platform import leftovers, reasons, rest
 from openbach_run.engine.platform.rest import Controller, Lost, Refused
@@ -82,8 +83,7 @@ class ControllerEngine:
             self._upload(scenario.as_stored())
         progress(f"{where}: OpenBACH {self._version} is ready", 1)
 
-    @property
-    def identity(self) -> dict[str, str]:
+    def identity_of(self, uses: Uses) -> dict[str, str]:
         """What of a platform is known over its API."""
         return {
             "engine": "controller",

@@ -101,6 +101,28 @@ def unpack(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[
         run(["bash", "-o", "pipefail", "-c", untar, "unpack", archive, str(root)], f"unpacking {package.file_name}")
 
 
+def needs_among(archives: Iterable[Path]) -> dict[str, list[str]]:
+    """Name of each package → those of the others that its Depends and Pre-Depends name, all alternatives of them."""
+    depends: dict[str, list[str]] = {}
+    provided: dict[str, set[str]] = {}
+    for archive in archives:
+        form = "${Package}\n${Provides}\n${Pre-Depends}, ${Depends}\n"
+        shown = run(["dpkg-deb", "--show", f"--showformat={form}", str(archive)], f"reading {archive.name}")
+        name, provides, needed = shown.split("\n")[:3]
+        depends[name] = _names(needed)
+        for one in (name, *_names(provides)):
+            provided.setdefault(one, set()).add(name)
+    return {
+        name: sorted({found for one in names for found in provided.get(one, ())} - {name})
+        for name, names in depends.items()
+    }
+
+
+def _names(relations: str) -> list[str]:
+    """`a (>= 1), b:any | c` → a, b, c"""
+    return [word.split("(")[0].strip().split(":")[0] for word in re.split("[,|]", relations) if word.strip()]
+
+
 @dataclass(frozen=True)
 class Apt:
     """An apt of our own in `directory`, over the suites given; `pins` take packages from a suite that is not the first."""

@@ -15,19 +15,21 @@ import select
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.virtual.cache import cache_directory
 from openbach_run.engine.virtual.descriptors import ensure_descriptors
-from openbach_run.engine.virtual.image import Image, ensure_code, ensure_image
+from openbach_run.engine.virtual.image import Image, code_identity, ensure_code, ensure_image
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel
 from openbach_run.engine.virtual.outcome import outcome_of
-from openbach_run.engine.virtual.programs import ensure_programs, ensure_vpn_programs, vpns_named
+from openbach_run.engine.virtual.programs import ensure_programs
 from openbach_run.errors import SetupError
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
@@ -60,16 +62,13 @@ class VirtualEngine:
         repository: Path,
         code: Mapping[str, Path],
         *,
-        vpns: Iterable[str] = (),
         pcap: bool = False,
         cache: Path | None = None,
         silence_limit_s: float = SILENCE_LIMIT_S,
     ) -> None:
-        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `vpns` are those
-        that runs will ask for; `pcap` keeps the captures."""
+        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures."""
         self._repository = repository
         self._code_folders = code
-        self._vpns = frozenset(vpns)
         self._pcap = pcap
         self._silence_limit_s = silence_limit_s
         self._cache = cache or cache_directory()
@@ -77,6 +76,7 @@ class VirtualEngine:
         self._jail: Jail | None = None
         self._image: Image | None = None
         self._code: Path | None = None
+        self._identities: dict[str, dict[str, str]] = {}
         self._guests: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopping = False
@@ -89,37 +89,31 @@ class VirtualEngine:
         try:
             self._jail = ensure_jail(self._cache, self._repository / "kernel", progress)
             self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
-            self._image = ensure_image(self._cache, guest, _vpn_packages(self._repository), progress)
+            self._image = ensure_image(self._cache, guest, self._packages(), progress)
             programs = ensure_programs(self._cache, self._code_folders, progress)
-            self._code_folders = {**self._code_folders, **programs}
-            self._code = ensure_code(self._cache, self._image, self._code_folders)
-            self._code_with(self._vpns, progress)
+            self._code = ensure_code(self._cache, self._image, {**self._code_folders, **programs})
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
 
-    def _code_with(self, vpns: Iterable[str], progress: Progress) -> Path:
-        """The snapshot of the code with the programs of these VPNs; what they are built from is a part of it anyway."""
-        assert self._image and self._code
-        job = self._code_folders.get("jobs/vpn")
-        programs = ensure_vpn_programs(self._cache, job, vpns, progress) if job else {}
-        return ensure_code(self._cache, self._image, {**self._code_folders, **programs}) if programs else self._code
+    def _packages(self) -> list[str]:
+        """Of our own folders, so that one guest tree serves all that is run here, and of those that a user adds."""
+        ours = Additions((self._repository,))
+        folders = [*self._code_folders.values(), *(folder for kind in DESCRIBED for folder in ours.all(kind).values())]
+        return sorted(set(chain(*map(packages_of, folders))))
 
-    def _vpns_of(self, spec: Mapping[str, Any]) -> set[str]:
-        scenarios = [spec.get("scenario", {}), *spec.get("sub_scenarios", {}).values()]
-        started = [scenario.get(key, {}) for scenario in scenarios for key in ("openbach_functions", "constants")]
-        return vpns_named([spec.get("arguments", {}), *started], self._repository / "vpn-configs")
-
-    @property
-    def identity(self) -> dict[str, str]:
-        """Everything outside the scenario that a run's packets depend on."""
-        assert self._kernel and self._image and self._code
-        return {
-            "engine": "virtual",
-            "kernel": self._kernel.identity,
-            "image": self._image.identity,
-            "code": self._code.name,
-            "memory": f"{GUEST_MEMORY_MB}M, at least {HOST_MEMORY_MB}M a host",
-        }
+    def identity_of(self, uses: Uses) -> dict[str, str]:
+        assert self._kernel and self._image
+        key = json.dumps(uses, sort_keys=True)
+        if key not in self._identities:
+            used = {place: folder for place, folder in self._code_folders.items() if is_used(place, uses)}
+            self._identities[key] = {
+                "engine": "virtual",
+                "kernel": self._kernel.identity,
+                "image": self._image.identity_with(chain(*map(packages_of, used.values()))),
+                "code": code_identity(used),
+                "memory": f"{GUEST_MEMORY_MB}M, at least {HOST_MEMORY_MB}M a host",
+            }
+        return self._identities[key]
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -130,7 +124,7 @@ class VirtualEngine:
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
         """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the guest has powered off."""
         (run_dir / "run.json").write_text(json.dumps(spec))
-        code = self._code_with(self._vpns_of(spec), lambda text, part: None)
+        assert self._code
         started = time.monotonic()
         read_end, write_end = os.pipe()
         _widen(read_end)
@@ -140,7 +134,7 @@ class VirtualEngine:
             os.fdopen(read_end, "rb", buffering=0) as packets,
         ):
             try:
-                guest = self._boot(spec, code, run_dir, cpu, write_end, console)
+                guest = self._boot(spec, self._code, run_dir, cpu, write_end, console)
             finally:
                 os.close(write_end)
             capture = _Capture(packets, keep)
@@ -272,18 +266,9 @@ class _EventReader:
         return bool(events)
 
 
-def guest_code(repository: Path, jobs: Mapping[str, Path]) -> dict[str, Path]:
-    """The code of a run by its place in the guest; `jobs` maps job names to the `files` folders of their packages."""
-    return {
-        **{f"src/openbach_run/{name}": repository / "src/openbach_run" / name for name in GUEST_MODULES},
-        "vpn-configs": repository / "vpn-configs",
-        **{f"jobs/{name}": folder for name, folder in jobs.items()},
-    }
-
-
-def _vpn_packages(repository: Path) -> list[str]:
-    descriptions = sorted((repository / "vpn-configs").glob("*/vpn.json"))
-    return sorted({package for file in descriptions for package in json.loads(file.read_text()).get("packages", [])})
+def guest_code(repository: Path, parts: Mapping[str, Path]) -> dict[str, Path]:
+    """The code of a run by its place in the guest: what directs it, and `parts` (see `Additions.parts`)."""
+    return {f"src/openbach_run/{name}": repository / "src/openbach_run" / name for name in GUEST_MODULES} | dict(parts)
 
 
 def _widen(pipe: int) -> None:

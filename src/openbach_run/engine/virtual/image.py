@@ -15,9 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from openbach_run.additions import KINDS
 from openbach_run.engine.virtual.cache import content_hash, made_once
-from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, run, unpack
+from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, needs_among, run, unpack
 from openbach_run.progress import Progress
+from openbach_run.prose import FOR_PEOPLE, acting
 
 DIRECTORIES = (
     *("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run", "usr/local/sbin"),
@@ -45,31 +47,45 @@ GUEST_PYTHON = "python3.13"
 
 @dataclass(frozen=True)
 class Image:
-    """The guest's root directory; `identity` is the hash of its packages and of what is added to them."""
+    """The guest's root directory."""
 
     root: Path
-    identity: str
     packages: tuple[str, ...]
+    """Name, version and architecture of each."""
+    own: str
+    """Hash of what is added to them."""
+    needs: dict[str, list[str]]
+    """What each package depends on, of those that are there."""
+
+    def identity_with(self, names: Iterable[str]) -> str:
+        """Hash of what is in it for a run that uses the packages named: these, those of every run, and what they need."""
+        versions = {package.partition("_")[0]: package for package in self.packages}
+        waiting, found = {*self.needs[""], *names}, set[str]()
+        while waiting:
+            found.add(name := waiting.pop())
+            waiting |= {*self.needs.get(name, ())} - found
+        content = "\n".join([self.own, *sorted(versions.get(name, name) for name in found)])
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def ensure_image(cache: Path, guest_dir: Path, vpn_packages: Iterable[str], progress: Progress) -> Image:
-    """The guest tree for guest/packages.json and the packages of the VPNs, made in `cache` if it is not there."""
+def ensure_image(cache: Path, guest_dir: Path, packages: Iterable[str], progress: Progress) -> Image:
+    """The guest tree with guest/packages.json and the packages of jobs and folders, made in `cache` if it is not there."""
     wanted = json.loads((guest_dir / "packages.json").read_text())
-    names = sorted({*wanted["packages"], *vpn_packages})
-    own = json.dumps([names, wanted["suites"], wanted["pins"], wanted["beside"], DIRECTORIES, LINKS, FILES, UNUSED])
+    names = sorted({*wanted["packages"], *packages})
+    own = json.dumps([wanted["suites"], wanted["pins"], wanted["beside"], DIRECTORIES, LINKS, FILES, UNUSED])
     init = guest_dir / "init.py"
-    place = cache / f"image-{content_hash([init], guest_dir, own)}"
+    place = cache / f"image-{content_hash([init], guest_dir, own, *names)}"
     apt = Apt(
         cache / "apt-image", tuple(wanted["suites"]), {suite: tuple(pin) for suite, pin in wanted["pins"].items()}
     )
-    made_once(place, lambda directory: _make(directory, apt, names, wanted["beside"], init, own, progress))
+    made_once(place, lambda directory: _make(directory, apt, names, wanted["beside"], init, progress))
     made = json.loads((place / "image.json").read_text())
-    return Image(place / "root", made["identity"], tuple(made["packages"]))
+    base = [*wanted["packages"], *wanted["beside"].values()]
+    digest = hashlib.sha256(own.encode() + acting(init)).hexdigest()
+    return Image(place / "root", tuple(made["packages"]), digest, {**made["needs"], "": base})
 
 
-def _make(
-    place: Path, apt: Apt, names: list[str], beside: Mapping[str, str], init: Path, own: str, progress: Progress
-) -> None:
+def _make(place: Path, apt: Apt, names: list[str], beside: Mapping[str, str], init: Path, progress: Progress) -> None:
     ensure_tools()
     progress("guest: fetching Debian's package lists", 0)
     apt.prepare()
@@ -88,8 +104,10 @@ def _make(
     _add_own(root, init)
     progress("guest: compiling Python's library", 0.8)
     compile_python(root, root / "usr/lib" / GUEST_PYTHON, f"/usr/lib/{GUEST_PYTHON}")
+    needs = needs_among([archives / package.file_name for package in packages])
+    described = {"packages": [package.identity for package in packages], "needs": needs}
+    (place / "image.json").write_text(json.dumps(described, indent=1) + "\n")
     shutil.rmtree(archives)
-    _describe(place, packages, init, own)
 
 
 def _add_own(root: Path, init: Path) -> None:
@@ -103,13 +121,6 @@ def _add_own(root: Path, init: Path) -> None:
     for name, text in FILES.items():
         (root / name).write_text(text)
     shutil.copy(init, root / "init.py")
-
-
-def _describe(place: Path, packages: list[Package], init: Path, own: str) -> None:
-    versions = [package.identity for package in packages]
-    content = "\n".join([*versions, own, hashlib.sha256(init.read_bytes()).hexdigest()])
-    identity = hashlib.sha256(content.encode()).hexdigest()[:16]
-    (place / "image.json").write_text(json.dumps({"identity": identity, "packages": versions}, indent=1) + "\n")
 
 
 def compile_python(root: Path, directory: Path, seen_as: str) -> None:
@@ -142,34 +153,56 @@ def compile_python(root: Path, directory: Path, seen_as: str) -> None:
     )
 
 
+def code_identity(folders: Mapping[str, Path]) -> str:
+    """Hash of what acts of the code that a run uses (see prose.py); what OpenBACH reads of a job counts elsewhere."""
+    digest = hashlib.sha256()
+    for name, folder in sorted(folders.items()):
+        for file in _files(folder):
+            if file.suffix not in FOR_PEOPLE and not (name == f"jobs/{file.stem}" and file.suffix == ".yml"):
+                content = hashlib.sha256(acting(file)).hexdigest()
+                digest.update(f"{name}/{file.relative_to(folder)} {os.access(file, os.X_OK)} {content}\n".encode())
+    return digest.hexdigest()[:16]
+
+
 def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
     """A snapshot of the code that runs in the guest: `folders` maps names in it to directories or files of the host.
 
-    A run sees this copy, so that an edit in the middle of a campaign changes no run that has started.
+    A run sees this copy, so that an edit in the middle of a campaign changes no run that has started. A link of a job to a
+    folder of a kind (`vpn-configs`) leads to that folder of the snapshot.
     """
     files = [(name, folder, file) for name, folder in folders.items() for file in _files(folder)]
-    digest = hashlib.sha256(image.identity.encode())
+    links = {f"{name}/{kind}": f"{'../' * (name.count('/') + 1)}{kind}" for name, folder in folders.items()
+             for kind in KINDS if (folder / kind).is_symlink()}  # fmt: skip
+    digest = hashlib.sha256(json.dumps([image.root.parent.name, links]).encode())
     for name, folder, file in files:
         content = hashlib.sha256(file.read_bytes()).hexdigest()
         digest.update(f"{name}/{file.relative_to(folder)} {os.access(file, os.X_OK)} {content}\n".encode())
 
     def make(place: Path) -> None:
-        (place / "jobs").mkdir()  # of a scenario that starts none, too
+        for kind in KINDS:
+            (place / kind).mkdir()
         for name, folder, file in files:
             copy = place / name / file.relative_to(folder)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
+        for name, target in links.items():
+            (place / name).symlink_to(target)
         compile_python(image.root, place, "/opt/openbach-run")
 
     return made_once(cache / f"code-{digest.hexdigest()[:16]}", make)
 
 
 def _files(folder: Path) -> list[Path]:
-    """The folder's files (or the file), of links to directories those behind them, in an order of our own."""
+    """The folder's files (or the file), of links to directories those behind them, but for links to the folder of a kind;
+    in an order of our own."""
     if folder.is_file():
         return [folder]
     found: list[Path] = []
     for directory, subdirectories, names in os.walk(folder, followlinks=True):
-        subdirectories[:] = sorted(name for name in subdirectories if name != "__pycache__")
+        kinds = KINDS if Path(directory) == folder else ()
+        subdirectories[:] = sorted(
+            name for name in subdirectories
+            if name != "__pycache__" and not (name in kinds and (folder / name).is_symlink())
+        )  # fmt: skip
         found += [Path(directory) / name for name in sorted(names)]
     return found

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import Apt, ensure_tools, run
 from openbach_run.errors import SetupError
 from openbach_run.progress import Progress
+from openbach_run.prose import acting
 
 SUITES = ("trixie-backports", "trixie", "sid")
 SOURCES = ("linux-source-7.2", "linux-source-7.3")
@@ -42,7 +44,8 @@ FIXED_BUILD = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """A built kernel. `identity` names source version, configuration and patches: it is a part of every run's name."""
+    """A built kernel. `identity` names source version, and what acts of configuration and patches: it is a part of every
+    run's name."""
 
     executable: Path
     headers: Path
@@ -54,7 +57,8 @@ def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
     """The kernel for the content of `kernel_dir` (kernel/ of the repository), built into `cache` if it is not there."""
     place = cache / f"kernel-{content_hash(_inputs(kernel_dir), kernel_dir, *SOURCES, *HEADERS, *MADE_HEADERS)}"
     made_once(place, lambda directory: _build(directory, cache, kernel_dir, progress))
-    return Kernel(place / "linux", place / "headers.tar.xz", json.loads((place / "kernel.json").read_text())["identity"])
+    source = json.loads((place / "kernel.json").read_text())["identity"].rpartition(" ")[0]
+    return Kernel(place / "linux", place / "headers.tar.xz", f"{source} {_acting_hash(kernel_dir)}")
 
 
 def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> None:
@@ -82,6 +86,14 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
 
 def _inputs(kernel_dir: Path) -> list[Path]:
     return [kernel_dir / "config", *kernel_dir.glob("patches/*.patch"), *kernel_dir.glob("src/*.[ch]")]
+
+
+def _acting_hash(kernel_dir: Path) -> str:
+    """Of what is built, without the words for people."""
+    digest = hashlib.sha256()
+    for file in sorted(_inputs(kernel_dir)):
+        digest.update(f"{file.relative_to(kernel_dir)} {hashlib.sha256(acting(file)).hexdigest()}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def _source_package(apt: Apt) -> tuple[str, str]:

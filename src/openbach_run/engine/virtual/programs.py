@@ -11,25 +11,33 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from openbach_run.additions import description
 from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import ensure_tools, run
 from openbach_run.errors import SetupError
+from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress
 
 DIRECTORY = "bin"
 """Where they stand in the guest's code; the guest tree has links to them on its PATH."""
+BUILDER = REPOSITORY / "jobs/vpn/files/vpn_program.py"
 FLAGS = ("CFLAGS=-O2", "LDFLAGS=-static")
 
 
 def ensure_programs(cache: Path, code: Mapping[str, Path], progress: Progress) -> dict[str, Path]:
     """The programs of all folders of the guest's `code`, by their place in it. Raises SetupError."""
-    makefiles = sorted(makefile for folder in code.values() for makefile in folder.glob("*/Makefile"))
-    return {f"{DIRECTORY}/{file.parent.name}": _built(cache, file.parent, progress) for file in makefiles}
+    found: dict[str, Path] = {}
+    for folder in code.values():
+        for makefile in sorted(folder.glob("*/Makefile")):
+            found[f"{DIRECTORY}/{makefile.parent.name}"] = _built(cache, makefile.parent, progress)
+        for program, recipe in description(folder).get("programs", {}).items():
+            found[f"{DIRECTORY}/{program}"] = _from_crate(cache, folder, program, recipe, progress)
+    return found
 
 
 def _built(cache: Path, folder: Path, progress: Progress) -> Path:
@@ -45,30 +53,12 @@ def _built(cache: Path, folder: Path, progress: Progress) -> Path:
     return made_once(cache / f"{name}-{content_hash(sources, folder, *FLAGS)}", make) / name
 
 
-def vpns_named(value: Any, configs: Path) -> set[str]:
-    """The VPNs (folders of `configs`) that are a text anywhere in `value`: the arguments or functions of a scenario."""
-    if isinstance(value, str):
-        return {value} if value.isidentifier() and (configs / value / "vpn.json").exists() else set()
-    parts: Iterable[Any] = (
-        value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    )
-    return {name for part in parts for name in vpns_named(part, configs)}
-
-
-def ensure_vpn_programs(cache: Path, job: Path, vpns: Iterable[str], progress: Progress) -> dict[str, Path]:
-    """The programs of these VPNs, by their place in the guest's code; `job` is the vpn job's `files`. Raises SetupError."""
-    found: dict[str, Path] = {}
-    for vpn in sorted(vpns):
-        described = json.loads((job / "vpn-configs" / vpn / "vpn.json").read_text())
-        folder = job / "vpn-configs" / described.get("base", vpn)
-        for program, recipe in json.loads((folder / "vpn.json").read_text()).get("programs", {}).items():
-            sources = [job / "vpn_program.py", *(job / "vpn-configs" / folder.name).glob("*.patch")]
-            place = cache / f"{program}-{content_hash(sources, job, json.dumps(recipe))}"
-            command = [sys.executable, str(job / "vpn_program.py"), folder.name, program]
-            title = f"building {program} {recipe['version']}"
-            made = made_once(place, partial(_run_told, command, title, progress))
-            found[f"{DIRECTORY}/{program}"] = made / program
-    return found
+def _from_crate(cache: Path, folder: Path, program: str, recipe: Mapping[str, Any], progress: Progress) -> Path:
+    sources = [file for file in (*folder.glob("*.patch"), BUILDER) if file.exists()]
+    place = cache / f"{program}-{content_hash(sources, Path('/'), json.dumps(recipe))}"
+    command = [sys.executable, str(BUILDER), str(folder), program]
+    title = f"building {program} {recipe['version']}"
+    return made_once(place, partial(_run_told, command, title, progress)) / program
 
 
 def _run_told(command: list[str], title: str, progress: Progress, place: Path) -> None:

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The packets of one small cell are those of tests/data/golden.json, to the bit: an edit that should change none changes none.
+
+They follow from the kernel and the Debian packages too. With others than those of the file nothing can be compared, which a
+warning says; `make golden` writes the file anew, in the commit that says why packets change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+
+from conftest import REPOSITORY, RunCells
+
+FILE = REPOSITORY / "tests/data/golden.json"
+CELL = ("vpn=wireguard", "cc=bbr2", "pep=B", "loss=1", "size=100k")
+
+
+def test_the_packets_are_those_of_before(run_cells: RunCells) -> None:
+    (run,) = run_cells("geo_loss", *CELL)
+    record = json.loads((run.record / "record.json").read_text())
+    now = {
+        "command": " ".join(("./openbach-run geo_loss", *CELL)),
+        **{name: record["identity"][name] for name in ("kernel", "image")},
+        "capture_sha256": record["capture_sha256"],
+    }
+    if "UPDATE_GOLDEN" in os.environ:
+        FILE.write_text(json.dumps(now, indent=1) + "\n")
+    before = json.loads(FILE.read_text())
+    if {**now, "capture_sha256": ""} == {**before, "capture_sha256": ""}:
+        assert now["capture_sha256"] == before["capture_sha256"]
+    elif now["capture_sha256"] != before["capture_sha256"]:
+        warnings.warn(f"not compared with {FILE}, which is of {before}: this is {now}; make golden", stacklevel=1)

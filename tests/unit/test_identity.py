@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run's name follows from what the run uses: words for people and what others use leave it as it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openbach_run.additions import Additions, joined
+from openbach_run.campaign.plan import plan
+from openbach_run.engine.virtual import kernel
+from openbach_run.engine.virtual.engine import GUEST_MODULES, VirtualEngine, guest_code
+from openbach_run.engine.virtual.image import Image
+from openbach_run.engine.virtual.kernel import Kernel
+from openbach_run.openbach.job_folders import load_packages
+from openbach_run.prose import acting
+from openbach_run.topology.inventory import load_inventory
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (
+    "iproute2_6.1_amd64",
+    "nftables_1.0_amd64",
+    "wireguard-tools_1.0_amd64",
+    "nebula_1.9_amd64",
+    "libc6_2.41_amd64",
+)
+NEEDS = {"": ["iproute2"], "wireguard-tools": ["libc6"]}
+WIREGUARD = ("vpn=wireguard", "cc=cubic", "pep=B", "loss=0")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what runs follow from."""
+    root = tmp_path_factory.mktemp("checkout")
+    for name in ("jobs", "vpn-configs", "congestion-controls", "satellites", "pep", "scenarios"):
+        if (ROOT / name).exists():
+            shutil.copytree(ROOT / name, root / name, symlinks=True)
+    for name in GUEST_MODULES:
+        source, copy = ROOT / "src/openbach_run" / name, root / "src/openbach_run" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, copy)
+    shutil.copy(ROOT / "inventory.yml", root)
+    return root
+
+
+@pytest.fixture
+def checkout(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "checkout", symlinks=True))
+
+
+def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -> str:
+    additions = Additions((checkout,))
+    jobs = load_packages(additions.jobs, additions)
+    campaign = plan(checkout / "scenarios/geo_loss.json", settings, (1,), jobs)
+    uses = joined(campaign.uses(jobs, additions))
+    parts = additions.parts(uses, {name: folder for name in uses["jobs"] if (folder := jobs[name].files)})
+    engine = VirtualEngine(checkout, guest_code(checkout, parts))
+    engine._kernel = Kernel(Path(), "a kernel")
+    engine._image = Image(Path(), tuple(packages), "what is added", NEEDS)
+    (run,) = campaign.runs(jobs, load_inventory(checkout / "inventory.yml"), additions, engine.identity_of)
+    return run.run_id
+
+
+def replaced(old: str, new: str) -> Callable[[str], str]:
+    def edit(text: str) -> str:
+        assert old in text
+        return text.replace(old, new, 1)
+
+    return edit
+
+
+def added(more: str) -> Callable[[str], str]:
+    return lambda text: text + more
+
+
+def after_first_line(more: str) -> Callable[[str], str]:
+    return lambda text: text.replace("\n", f"\n{more}\n", 1)
+
+
+def in_json(path: str, value: object) -> Callable[[str], str]:
+    """`openbach_functions.0.label` of a JSON text has another value."""
+
+    def edit(text: str) -> str:
+        content = json.loads(text)
+        *way, last = path.split(".")
+        place = content
+        for key in way:
+            place = place[int(key)] if isinstance(place, list) else place[key]
+        place[last] = value
+        return json.dumps(content, indent=1)
+
+    return edit
+
+
+WORDS: list[tuple[str, Callable[[str], str]]] = [
+    ("vpn-configs/README.md", added("More words.\n")),
+    ("vpn-configs/wireguard/up", after_first_line("# Another comment.")),
+    ("vpn-configs/wireguard/vpn.json", in_json("description", "other words")),
+    ("vpn-configs/lib.sh", after_first_line("# Another comment.")),
+    ("jobs/vpn/README.md", added("More words.\n")),
+    ("jobs/vpn/files/vpn.py", replaced('"""', '"""Other words. ')),
+    ("jobs/vpn/files/vpn.py", added("# A comment\n")),
+    ("jobs/vpn/files/vpn.yml", replaced("description: The VPN", "description: Which VPN")),
+    ("jobs/pep/files/pep.yml", replaced("limits: {", "limits: {unit: '', ")),
+    ("src/openbach_run/guest/director.py", replaced('"""', '"""Other words. ')),
+    ("src/openbach_run/guest/director.py", added("\n\n# A comment\n")),
+    ("scenarios/geo_loss.json", in_json("description", "other words")),
+    ("scenarios/geo_loss.json", in_json("arguments.vpn", "other words")),
+    ("scenarios/geo_loss.json", in_json("openbach_functions.0.label", "other words")),
+    ("scenarios/geo_loss.json", in_json("x-constants.queue", "other words")),
+]
+UNUSED: list[tuple[str, Callable[[str], str]]] = [
+    ("vpn-configs/nebula/up", added("exit 1\n")),
+    ("vpn-configs/nebula/vpn.json", in_json("packages", ["another"])),
+    ("jobs/voip/files/voip.py", added("raise SystemExit\n")),
+    ("jobs/voip/files/voip.yml", replaced("voip.py", "other.py")),
+    ("scenarios/geo_loss.json", in_json("x-sweep.values.loss", ["3", "4"])),
+    ("scenarios/leo.json", in_json("constants.rate", "1M")),
+]
+USED: list[tuple[str, Callable[[str], str]]] = [
+    ("vpn-configs/wireguard/up", added("true\n")),
+    ("vpn-configs/wireguard/vpn.json", in_json("inner_mtu", 1400)),
+    ("vpn-configs/wireguard/vpn.json", in_json("packages", ["nftables"])),
+    ("vpn-configs/lib.sh", added("true\n")),
+    ("jobs/vpn/files/vpn.py", added("x = 1\n")),
+    ("jobs/vpn/files/vpn.yml", replaced("vpn/vpn.py", "vpn/vpn2.py")),
+    ("jobs/pep/files/pep.yml", replaced("flag: --", "flag: --other-")),
+    ("src/openbach_run/guest/director.py", added("x = 1\n")),
+    ("scenarios/geo_loss.json", in_json("constants.queue", "codel")),
+]
+
+
+def edited(checkout: Path, file: str, edit: Callable[[str], str]) -> None:
+    place = checkout / file
+    before = place.read_text()
+    place.write_text(edit(before))
+    assert place.read_text() != before
+
+
+@pytest.mark.parametrize(("file", "edit"), [*WORDS, *UNUSED], ids=lambda one: one if isinstance(one, str) else "")
+def test_words_and_what_is_not_used_leave_a_run_as_it_is(
+    original: Path, checkout: Path, file: str, edit: Callable[[str], str]
+) -> None:
+    edited(checkout, file, edit)
+    assert run_id(checkout, *WIREGUARD) == run_id(original, *WIREGUARD)
+
+
+@pytest.mark.parametrize(("file", "edit"), USED, ids=lambda one: one if isinstance(one, str) else "")
+def test_what_is_used_makes_another_run(original: Path, checkout: Path, file: str, edit: Callable[[str], str]) -> None:
+    edited(checkout, file, edit)
+    assert run_id(checkout, *WIREGUARD) != run_id(original, *WIREGUARD)
+
+
+def test_a_vpn_that_is_added_changes_nothing(original: Path, checkout: Path) -> None:
+    shutil.copytree(checkout / "vpn-configs/nebula", checkout / "vpn-configs/mine")
+    assert run_id(checkout, *WIREGUARD) == run_id(original, *WIREGUARD)
+    assert run_id(checkout, "vpn=mine", *WIREGUARD[1:]) != run_id(original, *WIREGUARD)
+
+
+def test_versions_of_packages_count_where_they_are_used(original: Path) -> None:
+    def of(package: str, *settings: str) -> str:
+        versions = [one.replace("_", "_9", 1) if one.startswith(f"{package}_") else one for one in PACKAGES]
+        return run_id(original, *settings, packages=versions)
+
+    without = ("vpn=none", *WIREGUARD[1:])
+    for settings, used, unused in (
+        (WIREGUARD, ("iproute2", "wireguard-tools", "libc6"), ("nebula",)),
+        (without, ("iproute2",), ("wireguard-tools", "libc6", "nebula")),
+    ):
+        assert all(of(package, *settings) != run_id(original, *settings) for package in used)
+        assert all(of(package, *settings) == run_id(original, *settings) for package in unused)
+
+
+def test_of_the_kernel_comments_do_not_count(tmp_path: Path) -> None:
+    for name in ("config", "patches/1.patch", "src/a.c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "config").write_text("# Networks\nCONFIG_NET=y\n")
+    (tmp_path / "patches/1.patch").write_text("From: us\n\nWhy\n--- a/x.c\n+++ b/x.c\n@@ -1 +1 @@\n-a\n+b\n")
+    (tmp_path / "src/a.c").write_text('int a; /* a\n comment */ char *b = "// none";\n')
+    before = kernel._acting_hash(tmp_path)
+    for name, old, new in (
+        ("config", "Networks", "TCP"),
+        ("patches/1.patch", "Why", "Because"),
+        ("src/a.c", "a\n", "b"),
+    ):
+        edited(tmp_path, name, replaced(old, new))
+        assert kernel._acting_hash(tmp_path) == before
+    for name, old, new in (
+        ("config", "=y", "=n"),
+        ("patches/1.patch", "+b\n", "+c\n"),
+        ("src/a.c", "// none", "// one"),
+    ):
+        edited(tmp_path, name, replaced(old, new))
+        assert kernel._acting_hash(tmp_path) != before
+        before = kernel._acting_hash(tmp_path)
+
+
+def test_a_here_document_counts_whole(tmp_path: Path) -> None:
+    file = tmp_path / "up"
+    file.write_text("#!/bin/sh\n# words\ncat > conf << 'EOF'\n# of conf\nEOF\n# more words\n")
+    assert acting(file) == b"#!/bin/sh\ncat > conf << 'EOF'\n# of conf\nEOF\n"
+
+
+def test_python_keeps_its_texts(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(
+        '"""Words\nand more."""\n\nA = "# no comment"  # comment\n"""About A."""\n\n\ndef f():\n    """Words."""\n'
+    )
+    assert acting(file) == b'A = "# no comment"\n\ndef f():\n'.replace(b"\n\n", b"\n")
+
+
+@given(st.text())
+def test_any_text_can_be_asked(text: str) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        for name in ("a.py", "b.sh", "c.json", "d.yml", "e.c", "f.patch", "g"):
+            file = Path(directory) / name
+            file.write_text(text, encoding="utf-8", errors="surrogatepass")
+            acting(file)
