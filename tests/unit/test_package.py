@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from test_jobs import package as job_folder
 
+from openbach_run.additions import Additions, packages_of
 from openbach_run.commands import main
+from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import form_of, load_packages
 from openbach_run.openbach.lint import lint
+from openbach_run.openbach.playbooks import BUILDING, playbooks
 from openbach_run.openbach.project import for_2_6
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.topology.inventory import load_inventory
@@ -95,7 +99,7 @@ def test_vpn_configurations_travel_with_their_job(made: Path) -> None:
 @pytest.mark.parametrize("name", PACKAGES)
 def test_uninstalling_leaves_the_hosts_tools_alone(name: str) -> None:
     """Files only, and only those that the job has brought: its folder, and what it has built and installed itself."""
-    for task in yaml.safe_load((ROOT / f"jobs/{name}/uninstall_{name}.yml").read_text()):
+    for task in yaml.safe_load(playbooks(PACKAGES[name])[f"uninstall_{name}.yml"]):
         (module,) = (key for key in task if key.startswith("ansible."))
         assert module == "ansible.builtin.file"
         removed = task.get("loop", [task[module]["path"]])
@@ -106,7 +110,7 @@ def test_uninstalling_leaves_the_hosts_tools_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_installing_only_adds(name: str) -> None:
-    for task in yaml.safe_load((ROOT / f"jobs/{name}/install_{name}.yml").read_text()):
+    for task in yaml.safe_load(playbooks(PACKAGES[name])[f"install_{name}.yml"]):
         (module,) = (key for key in task if key.startswith("ansible."))
         if module == "ansible.builtin.command":
             there = f"/opt/openbach/agent/jobs/{name}/"
@@ -114,6 +118,42 @@ def test_installing_only_adds(name: str) -> None:
             continue
         assert module in ("ansible.builtin.apt", "ansible.builtin.copy")
         assert task[module].get("state", "present") == "present"
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_real_agent_gets_the_packages_that_the_virtual_one_gets(name: str) -> None:
+    """One list: packages.txt. Playbooks of a job's own (pep, vpn) may add what building and the VPNs need."""
+    install = yaml.safe_load(playbooks(PACKAGES[name])[f"install_{name}.yml"])
+    installed = {one for task in install for one in task.get("ansible.builtin.apt", {}).get("name", [])}
+    assert PACKAGES[name].debian
+    assert installed >= set(PACKAGES[name].debian)
+    added = {"pep": {*BUILDING, "passwd"}, "vpn": {one for folder in Additions().all("vpn-configs").values()
+                                                  for one in packages_of(folder)}}  # fmt: skip
+    assert installed - set(PACKAGES[name].debian) <= added.get(name, set())
+
+
+def test_a_users_job_gets_playbooks_or_keeps_its_own(tmp_path: Path) -> None:
+    folder = job_folder(tmp_path)
+    (folder / "packages.txt").write_text("# the resolver\nbind9-dnsutils\n\niperf3 # and a tool\n")
+    (folder / "files/asker").mkdir()
+    (folder / "files/asker/Makefile").touch()
+    made = playbooks(load_packages([tmp_path])["toy"])
+    install, uninstall = (yaml.safe_load(made[f"{what}_toy.yml"]) for what in ("install", "uninstall"))
+    assert install[0]["ansible.builtin.apt"]["name"] == ["bind9-dnsutils", "iperf3", "gcc", "make", "libc6-dev"]
+    assert install[1]["ansible.builtin.copy"]["dest"] == "/opt/openbach/agent/jobs/toy/"
+    build = "make -C /opt/openbach/agent/jobs/toy/asker OUT=/usr/local/bin asker"
+    assert install[2]["ansible.builtin.command"] == build
+    assert uninstall[0]["loop"] == ["/opt/openbach/agent/jobs/toy", "/usr/local/bin/asker"]
+    (folder / "install_toy.yml").write_text("--- []\n")
+    assert playbooks(load_packages([tmp_path])["toy"])["install_toy.yml"] == "--- []\n"
+
+
+@pytest.mark.parametrize("line", ["iperf 3", "-y", "Iperf3", "x; rm", "{{ item }}"])
+def test_a_line_that_is_no_package_is_named(tmp_path: Path, line: str) -> None:
+    folder = job_folder(tmp_path)
+    (folder / "packages.txt").write_text(f"iproute2\n{line}\n")
+    with pytest.raises(InputError, match=r"packages.txt, line 2: .* is no name of a Debian package"):
+        load_packages([tmp_path])
 
 
 def test_words_for_the_web_ui() -> None:

@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,7 @@ from openbach_run.report.claims import (
 from openbach_run.report.command import CLAIMS, TEMPLATES
 from openbach_run.report.content import Setting, changes_table, failures, measures_tables, settings, times_table
 from openbach_run.report.recommendations import recommend
+from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import Table, as_markdown, plain
 
 GEO_1 = {"scenario": ["geo_loss"], "loss": ["1"]}
@@ -254,6 +256,25 @@ def test_the_recommended_is_the_fastest_vpn_and_those_as_good_are_named(campaign
     assert chosen.against is not None and chosen.against.median < 1
 
 
+def test_among_equals_the_recommended_has_no_pep(tmp_path: Path) -> None:
+    """A PEP that changes nothing is not advised for a millionth of a second; one that changes something is."""
+    results = write_results(
+        tmp_path / "tie", vpn=("none", "openvpn_udp"), pep=("none", "A", "B"), cc=("bbr2",), loss=("0",)
+    )
+    for file in results.glob("runs/*/record.json"):
+        record = json.loads(file.read_text())
+        if record["arguments"]["pep"] == "A":
+            record["measures"]["transfer_time_s"] -= 1e-6
+            file.write_text(json.dumps(record))
+    cells = [one for one in read_campaigns([results]).cells if one.values["scenario"] == "geo_loss"]
+    without_b = recommend([one for one in cells if one.values["pep"] != "B"])
+    assert without_b is not None
+    assert without_b.best.values["pep"] == "none"
+    assert [one.values["pep"] for one in without_b.as_good] == ["A"]
+    with_b = recommend(cells)
+    assert with_b is not None and with_b.best.values["pep"] == "B", "3 % less time"
+
+
 def test_changes_are_against_the_baseline(campaigns: Campaigns) -> None:
     geo, _ = settings(campaigns)
     shown = changes_table(geo, "0", {"vpn": "none", "pep": "none"})
@@ -362,19 +383,53 @@ def test_a_scenario_of_another_shape_has_a_table_of_its_measures(tmp_path: Path)
     assert "| wireguard | 4.20 [4.20–4.20] | 0.50 [0.50–0.50] |" in (tmp_path / "report/report.md").read_text()
 
 
+def test_a_users_scenario_has_the_words_of_its_job(tmp_path: Path) -> None:
+    """Neither VPN nor PEP nor loss in it; the words are in the records, the job is nowhere."""
+    answer = {"column": "answer_us", "statistic": "answer_ms", "factor": 1000.0, "unit": "µs", "title": "answer time"}
+    store = Store(tmp_path / "dns")
+    store.runs.mkdir(parents=True)
+    runs: list[dict[str, Any]] = [
+        {"run_id": f"{n:016x}", "scenario": "dns", "arguments": {"names": str(n)}, "seed": 1} for n in (1, 2)
+    ]
+    for run in runs:
+        place = store.begin(run["run_id"])
+        (place / "run.json").write_text('{"scenario": {}}')
+        metadata = {"job_name": "dns", "agent_name": "pc"}
+        sent = [{"answer_ms": 0.5 * n, "_metadata": {**metadata, "time": 1000 * n}} for n in range(25)]
+        (place / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in sent))
+        made = Record(
+            run["run_id"], "dns", run["arguments"], 1, "Finished Ok", None, 9.0, 1.0, "ab", {"answer_us": 6000.0},
+            "./openbach-run dns.json", {"engine": "virtual"}, [], {"dns": [answer]},
+        )  # fmt: skip
+        store.keep(place, made)
+    store.write("campaign.json", json.dumps({"command": "./openbach-run dns.json", "runs": runs}))
+    assert main.main(["report", str(store.directory), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    text = (tmp_path / "report/report.md").read_text()
+    assert "| names | answer time (µs) |" in text
+    assert "answer time over virtual time (job dns)" in text
+    assert "The baseline is none" in text
+    drawn = (tmp_path / "report/figures/dns-dns-answer_ms.svg").read_text()
+    assert "answer time (µs)" in drawn and "12000" in drawn, "the statistic times the factor of its measure"
+    rows = list(csv.DictReader((tmp_path / "report/cells.csv").open()))
+    assert [(row["measure"], row["unit"]) for row in rows] == 2 * [("answer_us", "µs")]
+    assert "vpn" not in (tmp_path / "report/results.csv").read_text()
+
+
 def test_flows_have_tables_of_their_own_and_none_is_wider_than_a_page(campaigns: Campaigns) -> None:
-    measures = {f"measure_{number}": 1.0 for number in range(7)} | {"flow_1_bytes": 2.0, "flow_2_bytes": 3.0}
+    measures = {f"measure_{number}": 1.0 for number in range(7)} | {
+        f"flow_{flow}_{name}": 2.0 for flow in (1, 2) for name in ("bytes", "ttfb_s")
+    }
     run = next(run for run in campaigns.runs if run.record and run.record.finished)
     assert run.record is not None
     cell = Cell({"scenario": "multi_flow"}, [replace(run, record=replace(run.record, measures=measures))])
-    tables = measures_tables(Setting("flows", "GEO", {}, [cell]))
+    tables = measures_tables(Setting("flows", "GEO", {}, [cell], campaigns.declared))
     assert {name: table.header[1:] for name, table in tables.items()} == {
-        "flows-measures": [f"measure_{number}" for number in range(5)],
-        "flows-measures-2": ["measure_5", "measure_6"],
-        "flows-measures-flow_1": ["bytes"],
-        "flows-measures-flow_2": ["bytes"],
+        "flows-measures": [f"measure {number}" for number in range(5)],
+        "flows-measures-2": ["measure 5", "measure 6"],
+        "flows-measures-flow_1": ["received (bytes)", "time to first byte (s)"],
+        "flows-measures-flow_2": ["received (bytes)", "time to first byte (s)"],
     }
-    assert tables["flows-measures-flow_2"].title == "GEO: measures of flow 2"
+    assert tables["flows-measures-flow_2"].title == "GEO: measures, flow 2"
 
 
 def test_export(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,1 +1,1 @@
-../../../congestion-controls/profiles.py
+../../common/profiles.py

@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,20 +17,22 @@ from openbach_run.campaign.spec import RunSpec
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError
+from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Reporter
 from openbach_run.results.files import as_csv
-from openbach_run.results.measures import measures
+from openbach_run.results.measures import brought_up_to_date, measures
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run, the engine that is to execute it, and what to type to get it again."""
+    """A run, the engine that is to execute it, what to type to get it again, and what its jobs measure."""
 
     spec: RunSpec
     engine: Engine
     command: str
+    measures: Declared = field(default_factory=dict)
 
 
 @dataclass
@@ -52,8 +55,8 @@ class Executor:
         KeyboardInterrupt ends the guests."""
         waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
         for one in runs:
-            done = self.store.load(one.spec.run_id)
-            if done is not None and done.finished:
+            done = known_record(self.store, one)
+            if done is not None:
                 self.records[done.run_id] = done
             if self.rerun or one.spec.run_id not in self.records:
                 waiting.put(one)
@@ -74,16 +77,20 @@ class Executor:
                     self._progress.show()
         except BaseException:
             self._errors.append(InterruptedError())
-            self._stop()
-            for worker in workers:
-                worker.join(10)
+            try:
+                self._stop()
+            finally:
+                for worker in workers:
+                    worker.join(10)
             raise
         if self._errors:
             raise self._errors[0]
 
     def _stop(self) -> None:
-        for engine in {id(one.engine): one.engine for one in self._runs}.values():
-            engine.stop()
+        """Stops every engine, also after one could not be. Raises what the first of them raised."""
+        with ExitStack() as stack:
+            for engine in {id(one.engine): one.engine for one in self._runs}.values():
+                stack.callback(engine.stop)
 
     def _work(self, waiting: queue.SimpleQueue[PlannedRun], cpu: int) -> None:
         while not self._errors:
@@ -95,7 +102,10 @@ class Executor:
                 self._run(planned, cpu)
             except BaseException as error:
                 self._errors.append(error)
-                self._stop()
+                try:
+                    self._stop()
+                except Exception as failed:  # told, and not in place of the reason
+                    self._reporter.say(f"stopping the other runs: {failed}")
 
     def _run(self, planned: PlannedRun, cpu: int) -> None:
         spec = planned.spec
@@ -133,6 +143,17 @@ def cpus_for(workers: int | None) -> list[int]:
     return [available[number % len(available)] for number in range(workers or len(available))]
 
 
+def known_record(store: Store, planned: PlannedRun) -> Record | None:
+    """The record of a run that has finished already, with the measures as its jobs declare them now."""
+    record = store.load(planned.spec.run_id)
+    if record is None or not record.finished:
+        return None
+    now = brought_up_to_date(record, store.runs / record.run_id, planned.measures)
+    if now is not record:
+        store.rewrite(now)
+    return now
+
+
 def execute_run(
     planned: PlannedRun, store: Store, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
 ) -> tuple[Path, Record]:
@@ -142,7 +163,7 @@ def execute_run(
     outcome = planned.engine.run(spec.for_guest(), place, cpu, on_event)
     try:
         check(place)
-        measured = measures(place)
+        measured = measures(place, planned.measures, spec.values)
     except DamagedRecord as damage:
         measured = {}
         error = "\n".join([f"the run left {within(damage, place)}", *([outcome.error] if outcome.error else [])])
@@ -161,6 +182,7 @@ def execute_run(
         planned.command,
         spec.identity,
         list(planned.engine.packages),
+        to_records(planned.measures),
     )
     return place, record
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import product
@@ -19,14 +19,19 @@ from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.limits import Wrong, folders_used, uses, wrong_values
+from openbach_run.openbach.measures import Declared, Measure, check_agreement, in_words, near
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
 from openbach_run.openbach.start import check_values
 from openbach_run.openbach.values import jobs_started
-from openbach_run.satellite.given import read_link_file
+from openbach_run.satellite.given import ORBIT, Preset, in_force, read_link_file, read_presets
 from openbach_run.topology.hosts import Inventory
 
 NO_FILE = "none"
+MEASURE = "measure"
+"""The key of x-sweep that names the column which the table shows."""
+USUAL = "transfer_time_s"
+"""The column that it shows where a scenario names none."""
 MOST_RUNS = 200_000
 """Of one scenario in a campaign: its runs are planned in memory."""
 
@@ -42,6 +47,10 @@ class Campaign:
     seeds: tuple[int, ...]
     link_files: dict[str, dict[str, str]] = field(default_factory=dict)
     """Content by argument or constant, and path."""
+    presets: dict[str, Preset] = field(default_factory=dict)
+    """Of the satellites, by their names."""
+    measures: Declared = field(default_factory=dict)
+    """What its jobs measure."""
 
     @property
     def swept(self) -> list[str]:
@@ -49,9 +58,25 @@ class Campaign:
         return [name for name, values in self.values.items() if len(values) > 1]
 
     @property
-    def measure(self) -> str:
-        """The column of results.csv that its table shows: `x-sweep.measure`."""
-        return str(self.scenario.sweep.get("measure", "transfer_time_s"))
+    def declared(self) -> list[Measure]:
+        """What its jobs measure, those of the job that is started last first: the others prepare for it."""
+        scenarios = (*self.sub_scenarios.values(), self.scenario)
+        started = [job for one in scenarios for function in one.functions for job, _ in jobs_started(function)]
+        jobs = dict.fromkeys([*reversed(started), *self.measures])
+        return [one for job in jobs for one in self.measures.get(job, ()) if one.is_column]
+
+    @property
+    def measure(self) -> str | None:
+        """The column of results.csv that its table shows: `x-sweep.measure`, or else the transfer time, or else the first
+        one that is declared; None if its jobs measure nothing."""
+        if MEASURE in self.scenario.sweep:
+            return str(self.scenario.sweep[MEASURE])
+        columns = [one.column for one in self.declared]
+        return USUAL if USUAL in columns else next(iter(columns), None)
+
+    @property
+    def measure_in_words(self) -> str:
+        return "runs" if self.measure is None else in_words(self.measure, self.declared)
 
     @property
     def most_runs(self) -> int:
@@ -61,7 +86,8 @@ class Campaign:
     @property
     def cells(self) -> list[dict[str, str]]:
         combinations = product(*self.values.values())
-        cells = [_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations]
+        named = (_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations)
+        cells = [in_force(cell, self.presets) for cell in named]
         return [dict(cell) for cell in dict.fromkeys(tuple(cell.items()) for cell in cells)]
 
     @property
@@ -190,13 +216,41 @@ def campaign_of(
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
     check_references(values)
-    campaign = Campaign(path, scenario, subs, values, seeds)
+    satellites = {
+        name: file for package in packages.values() for name, file in package.entries.get("satellites", {}).items()
+    }
+    presets = read_presets(values.get(ORBIT, ()), satellites)
+    campaign = Campaign(path, scenario, subs, values, seeds, presets=presets)
     if campaign.most_runs > most_runs:
         raise InputError(f"{path}: {campaign.most_runs} runs; at most {most_runs} at once: give fewer values or seeds")
     check_cells(campaign, jobs)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
+    campaign = replace(campaign, measures=measures_of_jobs(campaign.jobs(), packages))
+    for one in (*subs.values(), scenario):
+        _check_measure(path, one, campaign.measures)
     return campaign
+
+
+def measures_of_jobs(jobs: Iterable[str], packages: Mapping[str, Package]) -> dict[str, tuple[Measure, ...]]:
+    """What these jobs measure. Raises InputError for two that do not agree on a column."""
+    found = {name: packages[name].measures for name in jobs if packages[name].measures}
+    check_agreement(found)
+    return found
+
+
+def _check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
+    """Raises InputError for an x-sweep.measure that no job of the scenario declares (a suffix in front is that of a run)."""
+    wanted = scenario.sweep.get(MEASURE)
+    columns = {job: [one.column for one in measures if one.is_column] for job, measures in declared.items()}
+    every = [column for listed in columns.values() for column in listed]
+    if wanted is None or any(f"_{wanted}".endswith(f"_{column}") for column in every):
+        return
+    there = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
+    raise InputError(
+        f"{path}: {scenario.name}: x-sweep.measure: no job of the scenario measures {wanted}; "
+        f"{near(str(wanted), every)}{there or 'none of them has a measures.yml'}"
+    )
 
 
 def check_references(values: Mapping[str, Sequence[str]]) -> None:
@@ -265,7 +319,8 @@ def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[s
 
 
 def _read_beside(path: Path, name: str, jobs: Mapping[str, Any]) -> Scenario:
-    file = path.parent / f"{name}.json"
+    files = [path.with_name(f"{name}{suffix}") for suffix in (path.suffix, ".json")]
+    file = next((one for one in files if one.exists()), files[-1])
     try:
         return read_scenario(file, jobs)
     except Malformed as error:

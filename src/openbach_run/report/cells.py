@@ -7,15 +7,19 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.scenario import SAME
+from openbach_run.paths import REPOSITORY
 from openbach_run.results import run_files
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_time import least_transfer_time_s
+from openbach_run.results.measures import measures_of_all
 from openbach_run.results.record import Record, Store
 
 LONGEST_NAME = 100
@@ -73,6 +77,8 @@ class Campaigns:
 
     commands: list[str]
     cells: list[Cell]
+    declared: Declared = field(default_factory=dict)
+    """What the measures are."""
 
     @property
     def runs(self) -> list[Run]:
@@ -111,7 +117,14 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             cell = cells.setdefault(tuple(values.items()), Cell(values))
             if planned["seed"] not in {run.seed for run in cell.runs}:
                 cell.runs.append(Run(planned["seed"], run_dir, record))
-    return Campaigns(commands, list(cells.values()))
+    found = Campaigns(commands, list(cells.values()))
+    return replace(found, declared=_declared(found.records))
+
+
+def _declared(records: Sequence[Record]) -> Declared:
+    """As the records have it; of older ones, which have none, as the jobs of this checkout do."""
+    ours = {} if all(one.declared for one in records) else load_packages([REPOSITORY / "jobs"])
+    return {name: package.measures for name, package in ours.items()} | measures_of_all(records)
 
 
 def printable(text: str) -> str:

@@ -22,6 +22,7 @@ from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, a
 
 TEMPLATES = REPOSITORY / "reports/templates"
 FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
+BASELINE = {"vpn": "none", "pep": "none"}
 CLAIMS = REPOSITORY / "reports/claims.yml"
 
 DESCRIPTION = """\
@@ -55,8 +56,7 @@ def parser() -> argparse.ArgumentParser:
         "--baseline",
         metavar="NAME=VALUE",
         nargs="*",
-        default=["vpn=none", "pep=none"],
-        help="the configuration that all others are compared with (default vpn=none pep=none)",
+        help="the configuration that all others are compared with (default vpn=none pep=none, where there are such cells)",
     )
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
@@ -82,8 +82,11 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _baseline(settings: Sequence[str], campaigns: Campaigns) -> dict[str, str]:
-    """Raises InputError for a baseline that no cell is."""
+def _baseline(settings: Sequence[str] | None, campaigns: Campaigns) -> dict[str, str]:
+    """Without settings the usual one, or nothing to compare with where no cell is that. Raises InputError for a baseline that
+    no cell is."""
+    if settings is None:
+        return dict(BASELINE) if any(BASELINE.items() <= cell.values.items() for cell in campaigns.cells) else {}
     baseline = dict(printable(text).partition("=")[::2] for text in settings)
     if not any(baseline.items() <= cell.values.items() for cell in campaigns.cells):
         known = {name for cell in campaigns.cells for name in cell.values}

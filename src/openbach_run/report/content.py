@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from openbach_run.openbach.measures import Declared, flat, from_name, in_words, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.report import figures
 from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, printable, said
@@ -24,6 +26,8 @@ CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
 }
+WHERE = {"scenario", "orbit"}
+"""What all cells of a section share, whatever the scenario's arguments are."""
 CURVE_POINTS = 3
 """Fewer values of the number make no curve."""
 CURVE_LINES = 8
@@ -34,13 +38,16 @@ MEASURES_A_TABLE = 5
 
 @dataclass(frozen=True)
 class Setting:
-    """Cells that share all but VPN, PEP position, transport and the numbers of CURVES. `name` is that of its files."""
+    """Cells that share all but VPN, PEP position, transport and the numbers of CURVES; of a scenario with none of these, all
+    its cells. `name` is that of its files."""
 
     name: str
     title: str
     shared: dict[str, str]
     """What its cells have in common, by argument."""
     cells: list[Cell]
+    declared: Declared = field(default_factory=dict)
+    """What the measures are."""
 
     @property
     def is_matrix(self) -> bool:
@@ -56,7 +63,8 @@ class Setting:
 def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
-        key = tuple((k, v) for k, v in cell.values.items() if k not in FACTORS and k not in CURVES)
+        apart = (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - WHERE
+        key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
     for key, cells in groups.items():
@@ -68,14 +76,16 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         told_apart.pop("orbit", None)
         orbit = shared.pop("orbit", "")
         inside = ", ".join([scenario, *(f"{name}={value}" for name, value in told_apart.items())])
-        found.append(Setting(named, f"{orbit.upper()} ({inside})" if orbit else inside, shared, cells))
+        found.append(
+            Setting(named, f"{orbit.upper()} ({inside})" if orbit else inside, shared, cells, campaigns.declared)
+        )
     return found
 
 
 def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
     cells, name, title = setting.cells, setting.name, setting.title
     if not setting.is_matrix:
-        return [*curves(setting), *figures.time_series(name, title, cells)]
+        return [*curves(setting), *figures.time_series(name, title, cells, setting.declared)]
     made = [figures.heat_map(f"{name}-times", title, cells)]
     for loss in values(cells, "loss"):
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
@@ -87,7 +97,7 @@ def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
         made.append(figures.loss_curves(f"{name}-loss", title, cells))
     if len(cells[0].runs) > 1:
         made.append(figures.distributions(f"{name}-ecdf", title, cells))
-    return [*made, *curves(setting), *figures.time_series(name, title, cells)]
+    return [*made, *curves(setting), *figures.time_series(name, title, cells, setting.declared)]
 
 
 def curves(setting: Setting) -> list[Drawing]:
@@ -99,7 +109,8 @@ def curves(setting: Setting) -> list[Drawing]:
             for measure in measures:
                 if any(cell.measured(measure) for cell in cells):
                     name = file_name(setting.name, measure, "over", argument)
-                    made.append(figures.curves(name, setting.title, cells, argument, measure))
+                    words = in_words(measure, flat(setting.declared))
+                    made.append(figures.curves(name, setting.title, cells, argument, measure, words))
     return made
 
 
@@ -146,33 +157,33 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
 
 
 def measures_tables(setting: Setting) -> dict[str, Table]:
-    """Everything that was measured: a row per cell, a column per measure; a table for those of the whole, one for each flow's,
-    none wider than a page."""
+    """Everything that was measured: a row per cell, a column per measure; a table for those of the whole, one for each suffix
+    (flow, direction) with several, none wider than a page."""
     swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or ["scenario"]
     records = [run.record for cell in setting.cells for run in cell.runs if run.record]
-    groups: dict[str, list[str]] = {}
-    for name in dict.fromkeys(name for one in records for name, value in one.measures.items() if value is not None):
-        groups.setdefault(flow_of(name), []).append(name)
+    measured = dict.fromkeys(name for one in records for name, value in one.measures.items() if value is not None)
+    declared = flat(setting.declared)
+    of_suffix = Counter(measure_of(name, declared)[0] for name in measured)
+    groups: dict[str, dict[str, str]] = {}
+    for name in measured:
+        suffix, measure = measure_of(name, declared)
+        alone = of_suffix[suffix] == 1
+        groups.setdefault("" if alone else suffix, {})[name] = in_words(name, declared) if alone else measure.words
     made = {}
-    for flow, measures in groups.items():
-        title = f"{setting.title}: measures" + (f" of {flow.replace('_', ' ')}" if flow else "")
+    for suffix, words in groups.items():
+        measures = list(words)
+        title = f"{setting.title}: measures" + (f", {suffix.replace('_', ' ')}" if suffix else "")
         for first in range(0, len(measures), MEASURES_A_TABLE):
             names = measures[first : first + MEASURES_A_TABLE]
-            header = [*swept, *(name.removeprefix(f"{flow}_") for name in names)]
+            header = [*swept, *(words[name] for name in names)]
             rows = [
                 [*(cell.values.get(name, "") for name in swept), *(shown(cell, name) for name in names)]
                 for cell in setting.cells
             ]
             part = str(first // MEASURES_A_TABLE + 1) if first else ""
-            file = file_name(*filter(None, (setting.name, "measures", flow, part)))
+            file = file_name(*filter(None, (setting.name, "measures", suffix, part)))
             made[file] = Table(title, header, rows, note(setting.cells), len(swept))
     return made
-
-
-def flow_of(measure: str) -> str:
-    """`flow_1` of `flow_1_bytes`; "" of a measure of the whole."""
-    found = re.match(r"flow_\d+(?=_)", measure)
-    return found[0] if found else ""
 
 
 def parts(verdict: Verdict) -> list[tuple[Part, list[Comparison]]]:
@@ -182,7 +193,7 @@ def parts(verdict: Verdict) -> list[tuple[Part, list[Comparison]]]:
 
 
 def name_of_baseline(baseline: Mapping[str, str]) -> str:
-    return ", ".join(said(name, value) for name, value in baseline.items())
+    return ", ".join(said(name, value) for name, value in baseline.items()) or "none: nothing is compared"
 
 
 def shown(cell: Cell | None, measure: str) -> str:
@@ -229,7 +240,8 @@ VERDICTS_NOTE = (
 
 def part_sentence(part: Part, comparisons: Sequence[Comparison]) -> str:
     """What a part of a claim asks and what was found, from least to most; the comparison farthest off is named."""
-    what = "the ratio" if part.is_ratio else f"the difference in {part.measure}" if part.against else part.measure
+    measure = from_name(part.measure).title
+    what = "the ratio" if part.is_ratio else f"the difference in {measure}" if part.against else measure
     asked = f"{part.says}: {what} has to be {part.bounds}."
     known = [(one.found.median, number) for number, one in enumerate(comparisons) if one.found]
     if not known:
@@ -277,13 +289,7 @@ def best_transports(campaigns: Campaigns) -> list[Markdown]:
         if not setting.is_matrix:
             continue
         for loss in values(setting.cells, "loss"):
-            best = [
-                (chosen.found.median, number, chosen)
-                for number, cc in enumerate(values(setting.cells, "cc"))
-                if (chosen := recommend([c for c in setting.cells if (c.values["loss"], c.values["cc"]) == (loss, cc)]))
-            ]
-            if best:
-                _, _, chosen = min(best)
+            if chosen := recommend([cell for cell in setting.cells if cell.values["loss"] == loss]):
                 where = plain(f"{setting.title}, {said('loss', loss)}")
                 what = plain(f"{name_of(chosen.best, ('vpn', 'pep', 'cc'))}, {figure(chosen.found)} s.")
                 sentences.append(Markdown(f"**{where}**: {what}"))

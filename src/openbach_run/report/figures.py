@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
+from openbach_run.openbach.measures import TAKES_OF_ALL, Declared, Measure, from_name
 from openbach_run.report.cells import Cell, file_name, is_number, partner, said
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.results.record import statistics
@@ -196,13 +197,13 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
     )
 
 
-def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure: str) -> Drawing:
-    """A measure over a number that was swept: a line for each combination of the other values that were."""
+def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure: str, words: str) -> Drawing:
+    """A measure, called `words`, over a number that was swept: a line for each combination of the other values that were."""
     numbers = values(cells, argument)
     swept = [one for one in cells[0].values if one != argument and len(values(cells, one)) > 1]
     lines: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        label = ", ".join(said(one, cell.values[one]) for one in swept) or measure
+        label = ", ".join(said(one, cell.values[one]) for one in swept) or words
         lines.setdefault(label, {})[cell.values[argument]] = cell
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 3.1))
@@ -223,9 +224,9 @@ def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure:
         axes.set_xticks(range(len(numbers)), numbers)
         axes.set_ylim(bottom=0)
         axes.set_xlabel(argument)
-        axes.set_ylabel(measure)
+        axes.set_ylabel(words)
         figure.legend(loc="outside upper left", ncols=min(len(lines), 4), frameon=False)
-    return Drawing(name, f"{title}: {measure} over {argument}, median and 95 % interval", figure)
+    return Drawing(name, f"{title}: {words} over {argument}, median and 95 % interval", figure)
 
 
 def distributions(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
@@ -286,7 +287,7 @@ def _legend(figure: Figure, vpns: Sequence[str], peps: Sequence[str]) -> None:
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
 
 
-def time_series(name: str, title: str, cells: Sequence[Cell]) -> list[Drawing]:
+def time_series(name: str, title: str, cells: Sequence[Cell], declared: Declared) -> list[Drawing]:
     """For each statistic that jobs sent again and again: one figure, a panel per configuration, a line per job instance and
     suffix, of the first seed of the first cell of each configuration."""
     chosen = {pair: cell for pair in configurations(cells) if (cell := find(cells, vpn=pair[0], pep=pair[1]))}
@@ -294,12 +295,18 @@ def time_series(name: str, title: str, cells: Sequence[Cell]) -> list[Drawing]:
     for pair, cell in chosen.items():
         for statistic, lines in _series(cell).items():
             series.setdefault(statistic, {})[pair] = lines
-    return [
-        _drawn_over_time(
-            file_name(name, job, statistic), f"{title}: {statistic} of {job} over virtual time", statistic, panels
-        )
-        for (job, statistic), panels in sorted(series.items())
-    ]
+    made = []
+    for (job, sent), drawn in sorted(series.items()):
+        measure = _words_of(sent, declared.get(job, ()))
+        caption = f"{title}: {measure.title} over virtual time (job {job})"
+        made.append(_drawn_over_time(file_name(name, job, sent), caption, measure, drawn))
+    return made
+
+
+def _words_of(statistic: str, declared: Sequence[Measure]) -> Measure:
+    """The measure that says what a statistic is over time, or what its name says."""
+    fitting = [one for one in declared if one.statistic == statistic and one.take not in TAKES_OF_ALL]
+    return min(fitting, key=lambda one: one.is_column, default=from_name(statistic))
 
 
 def _series(cell: Cell) -> dict[tuple[str, str], dict[str, list[tuple[float, float]]]]:
@@ -324,7 +331,7 @@ def _series(cell: Cell) -> dict[tuple[str, str], dict[str, list[tuple[float, flo
 def _drawn_over_time(
     name: str,
     caption: str,
-    statistic: str,
+    measure: Measure,
     panels: Mapping[tuple[str, str], Mapping[str, Sequence[tuple[float, float]]]],
 ) -> Drawing:
     across = min(3, len(panels))
@@ -338,11 +345,13 @@ def _drawn_over_time(
             axes.grid(color="#eeeeee")
             for line, points in drawn.items():
                 colour = COLOURS[(lines.index(line) + 1) % len(COLOURS)]
-                axes.plot([t for t, _ in points], [value for _, value in points], color=colour, linewidth=0.8)
+                axes.plot(
+                    [t for t, _ in points], [value * measure.factor for _, value in points], color=colour, linewidth=0.8
+                )
         for axes in grid[len(panels) :]:
             axes.remove()
         figure.supxlabel("virtual time (s)", fontsize=8)
-        figure.supylabel(statistic, fontsize=8)
+        figure.supylabel(measure.words, fontsize=8)
         handles = [Line2D([], [], color=COLOURS[(n + 1) % len(COLOURS)], label=line) for n, line in enumerate(lines)]
         figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6), frameon=False)
     return Drawing(name, f"{caption}, first seed", figure)

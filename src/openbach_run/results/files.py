@@ -10,17 +10,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openbach_run.results.measures import FACTORS, NUMBERS
+from openbach_run.openbach.measures import Measure, flat, measure_of
+from openbach_run.results.measures import measures_of_all
 from openbach_run.results.record import Record
+
+FIRST = ("vpn", "pep", "cc", "loss")
+"""Arguments whose columns come first, where a scenario has them."""
+NUMBERS = {"seed": "int64", "virtual_s": "float64", "wall_s": "float64"}
+"""Columns besides measures that are numbers in results.parquet; all others are text, arguments as they were given."""
 
 
 def row(record: Record) -> dict[str, Any]:
     """The record's row of results.csv; what is not known is empty."""
-    others = [name for name in record.arguments if name not in FACTORS]
-    factors = {name: record.arguments.get(name) for name in (*FACTORS, *others)}
+    names = sorted(record.arguments, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     values = {
         "scenario": record.scenario,
-        **factors,
+        **{name: record.arguments[name] for name in names},
         "seed": record.seed,
         "status": record.status,
         **record.measures,
@@ -55,16 +60,27 @@ def as_json(records: Sequence[Record]) -> str:
 
 
 def write_parquet(records: Sequence[Record], file: Path) -> None:
-    """The rows of results.csv: arguments as text, measures with the types of NUMBERS, others with that of their values."""
+    """The rows of results.csv: arguments as text, measures with the types, units and titles that their jobs declare."""
     import pyarrow
     import pyarrow.parquet
 
     rows = [row(record) for record in records]
-    measured = {name for record in records for name in record.measures} - NUMBERS.keys()
+    declared = flat(measures_of_all(records))
+    measured = {name: measure_of(name, declared)[1] for record in records for name in record.measures}
     types = {
+        **{name: _type(measure, [one.get(name) for one in rows]) for name, measure in measured.items()},
         **NUMBERS,
-        **dict.fromkeys(measured),
         **{name: "string" for record in records for name in record.arguments},
     }
-    arrays = {name: pyarrow.array([one.get(name) for one in rows], types.get(name, "string")) for name in columns(rows)}
-    pyarrow.parquet.write_table(pyarrow.table(arrays), file)
+    names = columns(rows)
+    arrays = [pyarrow.array([one.get(name) for one in rows], types.get(name, "string")) for name in names]
+    words = {name: {"unit": measure.unit, "title": measure.title} for name, measure in measured.items()}
+    fields = [
+        pyarrow.field(name, array.type, metadata=words.get(name)) for name, array in zip(names, arrays, strict=True)
+    ]
+    pyarrow.parquet.write_table(pyarrow.table(arrays, schema=pyarrow.schema(fields)), file)
+
+
+def _type(measure: Measure, values: Sequence[Any]) -> str:
+    """Older records may have a measure as it was declared then."""
+    return "int64" if measure.type == "int" and not any(isinstance(one, float) for one in values) else "float64"

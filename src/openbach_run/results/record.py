@@ -21,7 +21,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -78,6 +78,8 @@ class Record:
     """Type this to get it again."""
     identity: dict[str, str]
     packages: list[str]
+    declared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """What the measures are, by job, as the jobs have declared them (openbach/measures.py)."""
 
     @property
     def finished(self) -> bool:
@@ -102,7 +104,11 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(f"{self.directory}: another openbach-run is writing its results there") from None
+                raise InputError(
+                    f"{self.directory}: another openbach-run is writing its results there; wait until it has ended, or give "
+                    "one of the two another place with --results DIR (a command with --engine controller in the directory of "
+                    "the serve that it uses, say)"
+                ) from None
             with self._writing():
                 self._clean_up()
                 self._try_writing()
@@ -151,7 +157,7 @@ class Store:
     def keep(self, unfinished: Path, record: Record) -> Path:
         """Completes a run's directory and gives it its name, in place of an older one; returns where it is then: beside a
         good record if the run failed."""
-        run_files.write_new(unfinished, "record.json", json.dumps(asdict(record), indent=1) + "\n")
+        run_files.write_new(unfinished, "record.json", _text(record))
         place = self.runs / record.run_id
         failed, replaced = place.with_suffix(".failed"), place.with_suffix(".replaced")
         run_files.remove(failed)
@@ -167,11 +173,21 @@ class Store:
         run_files.remove(replaced)
         return place
 
+    def rewrite(self, record: Record) -> None:
+        """A finished run's record with other words or measures of what it has left."""
+        run_dir = self.runs / record.run_id
+        run_files.write_new(run_dir, "record.json.new", _text(record))
+        os.replace(run_dir / "record.json.new", run_dir / "record.json")
+
     def write(self, name: str, text: str) -> None:
         """A file of the results, whole or not at all."""
         new = self.directory / f".{name}.new"
         new.write_text(text)
         os.replace(new, self.directory / name)
+
+
+def _text(record: Record) -> str:
+    return json.dumps(asdict(record), indent=1) + "\n"
 
 
 def _sync(file: Path) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.plan import Campaign, campaign_of
+from openbach_run.campaign.plan import Campaign, campaign_of, measures_of_jobs
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table
 from openbach_run.errors import InputError
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record, Store, events
-from openbach_run.results.tables import said
 from openbach_run.web.answers import Services, is_number, not_found
 from openbach_run.web.instances import GUEST_START_MS, find_scenario, project_inventory, sent_statistics
 from openbach_run.web.replay import as_date
@@ -100,7 +100,9 @@ def campaign_of_launch(services: Services, row: Row, runs: Sequence[Row]) -> Cam
     parsed = {name: parse_scenario(one, services.platform.jobs) for name, one in sources.items()}
     scenario = parsed.pop(row["scenario"])
     values = {name: tuple(listed) for name, listed in json.loads(row["values"]).items()}
-    return Campaign(Path(scenario.name), scenario, parsed, values, tuple(json.loads(row["seeds"])))
+    campaign = Campaign(Path(scenario.name), scenario, parsed, values, tuple(json.loads(row["seeds"])))
+    known = [name for name in campaign.jobs() if name in services.platform.packages]
+    return replace(campaign, measures=measures_of_jobs(known, services.platform.packages))
 
 
 def state(services: Services, number: int) -> dict[str, Any]:
@@ -124,7 +126,7 @@ def state(services: Services, number: int) -> dict[str, Any]:
             "labels": shown.labels,
             "rows": shown.rows,
             "note": shown.note,
-            "measure": said(campaign.measure),
+            "measure": campaign.measure_in_words,
         },
         "runs": [
             {
@@ -148,9 +150,9 @@ def _virtual_s(services: Services, run: Row) -> float:
     return (datetime.fromisoformat(run["stop_date"]) - datetime.fromisoformat(run["start_date"])).total_seconds()
 
 
-def _measured(run: Row, records: Mapping[str, Record], measure: str) -> float | None:
+def _measured(run: Row, records: Mapping[str, Record], measure: str | None) -> float | None:
     record = records.get(Path(run["run_dir"]).name)
-    return record.measures.get(measure) if record else None
+    return record.measures.get(measure or "") if record else None
 
 
 # One run, while it runs and afterwards

@@ -100,7 +100,8 @@ class VirtualEngine:
     def _packages(self) -> list[str]:
         """Of our own folders, so that one guest tree serves all that is run here, and of those that a user adds."""
         ours = Additions((self._repository,))
-        folders = [*self._code_folders.values(), *(folder for kind in DESCRIBED for folder in ours.all(kind).values())]
+        folders = [folder for kind in DESCRIBED for folder in ours.all(kind).values()]
+        folders += [*self._code_folders.values(), *(folder / "files" for folder in ours.all("jobs").values())]
         return sorted(set(chain(*map(packages_of, folders))))
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
