@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Congestion controls of ours are ordinary modules: DKMS builds them, without a warning, for Debian's kernels with their compilers.
+"""Congestion controls of ours are ordinary modules: DKMS builds them, without a warning, for Debian's kernels and compilers.
 
 Headers, compiler and DKMS are unpacked into trees of their own in the cache and run in a guest: nothing is installed.
 """
