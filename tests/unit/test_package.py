@@ -122,13 +122,14 @@ def test_installing_only_adds(name: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_real_agent_gets_the_packages_that_the_virtual_one_gets(name: str) -> None:
-    """One list: packages.txt. Playbooks of a job's own (pep, vpn) may add what building and the VPNs need."""
+    """One list: packages.txt. Playbooks of a job's own may add what building, modules of the kernel and the VPNs need."""
     install = yaml.safe_load(playbooks(PACKAGES[name])[f"install_{name}.yml"])
     installed = {one for task in install for one in task.get("ansible.builtin.apt", {}).get("name", [])}
     assert PACKAGES[name].debian
     assert installed >= set(PACKAGES[name].debian)
     added = {"pep": {*BUILDING, "passwd"}, "vpn": {one for folder in Additions().all("vpn-configs").values()
-                                                  for one in packages_of(folder)}}  # fmt: skip
+                                                  for one in packages_of(folder)},
+             "transport_profile": {"dkms", "linux-headers-{{ ansible_kernel }}"}}  # fmt: skip
     assert installed - set(PACKAGES[name].debian) <= added.get(name, set())
 
 

@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
+import profiles
 import proof
 from command import change, run, started, undo, wait_for
 
 CONFIGURATION = "/opt/openbach/agent/jobs/pep/pep_rstats_filter.conf"
-PROFILES = ("cubic", "cubic_nohystart", "bbr", "bbr2", "bbr3", "hybla", "reno")
-"""Of the job transport_profile."""
 LIMITS = {
     "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535), "mark": (1, 2**31 - 1), "table": (1, 2**31 - 1),
 }  # fmt: skip
@@ -57,7 +56,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     modes.add_parser("wait", help="ends as soon as the proxy on this host is ready")
     run = modes.add_parser("run", help="runs the proxy until stopped")
     run.add_argument("--program", choices=["satpep", "pepsal"], default="satpep")
-    run.add_argument("--cc", choices=PROFILES, help="congestion control of both legs (default: the host's)")
+    run.add_argument("--cc", help="congestion control of both legs (default: the host's)")
     run.add_argument("--initcwnd", type=int, help="initial window of both legs in segments (default: the routes')")
     run.add_argument("--client-leg", default="", help="KEY=VALUE,… as satpep takes them")
     run.add_argument("--server-leg", default="", help="KEY=VALUE,… as satpep takes them")
@@ -147,18 +146,11 @@ def remove_rules(arguments: argparse.Namespace) -> None:
         undo(*words)
 
 
-def algorithm(cc: str) -> str:
-    """The kernel's congestion control for a transport profile: of its own name, or CUBIC with HyStart off for the whole kernel,
-    which the job transport_profile does."""
-    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-    return cc if cc in available else cc.removesuffix("_nohystart")
-
-
 def command_line(arguments: argparse.Namespace) -> list[str]:
     port, connections = str(arguments.port), str(arguments.max_connections)
     command = [arguments.program, "-p", port, "-c", connections]
     if arguments.cc:
-        command += ["-C", algorithm(arguments.cc)]
+        command += ["-C", profiles.algorithm(arguments.cc)]
     if arguments.program == "satpep":
         both = f"initcwnd={arguments.initcwnd}," if arguments.initcwnd else ""
         command += [

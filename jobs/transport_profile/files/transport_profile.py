@@ -4,32 +4,30 @@
 from __future__ import annotations
 
 import argparse
-import json
 import signal
-from collections.abc import Collection
 from pathlib import Path
 
 import collect_agent
+import profiles
 from command import change, run, undo, write
 
 CONFIGURATION = "/opt/openbach/agent/jobs/transport_profile/transport_profile_rstats_filter.conf"
 IPV4 = Path("/proc/sys/net/ipv4")
+SYSCTLS = Path("/proc/sys")
 MODULES = Path("/sys/module")
-PROFILES = json.loads((Path(__file__).parent / "profiles.json").read_text())
-"""Name → congestion control of the kernel, and parameters of its module, which hold for the whole kernel."""
 WINDOWS = ("initcwnd", "initrwnd")
 SHOWN_ONLY = {"linkdown", "dead"}  # states, which `ip route change` refuses
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
-def settings(cc: str, buffer_bytes: int, available: Collection[str]) -> dict[Path, str]:
-    """File of the kernel → value, in the order to write them. A kernel that has a congestion control of the profile's own name
-    (the virtual engine's, which all hosts share, has cubic_nohystart) needs no parameter for it."""
-    profile = PROFILES[cc]
-    algorithm = cc if cc in available else profile["algorithm"]
-    parameters = profile.get("parameters", {}) if algorithm == profile["algorithm"] else {}
+def settings(cc: str, buffer_bytes: int, algorithm: str) -> dict[Path, str]:
+    """File of the kernel → value, in the order to write them. Parameters belong to the profile's `algorithm`: they hold for
+    the whole kernel, and one that has a congestion control of the profile's own name needs none."""
+    profile = profiles.described(cc)
+    parameters = profile["parameters"] if algorithm == profile["algorithm"] else {}
     return {
         **{MODULES / name.replace("/", "/parameters/"): value for name, value in parameters.items()},
+        **{SYSCTLS / name.replace(".", "/"): value for name, value in profile["sysctls"].items()},
         IPV4 / "tcp_congestion_control": algorithm,
         IPV4 / "tcp_rmem": f"4096 131072 {buffer_bytes}",
         IPV4 / "tcp_wmem": f"4096 16384 {buffer_bytes}",
@@ -51,7 +49,7 @@ def with_initial_window(route: list[str], segments: int) -> list[str]:
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cc", choices=sorted(PROFILES))
+    parser.add_argument("cc", choices=profiles.names())
     parser.add_argument("--initcwnd", type=int, default=10, help="segments (default 10, as Linux)")
     parser.add_argument("--buffer-bytes", type=int, default=16 << 20, help="largest buffer of a connection")
     arguments = parser.parse_args(argv)
@@ -65,8 +63,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    available = (IPV4 / "tcp_available_congestion_control").read_text().split()
-    wanted = settings(arguments.cc, arguments.buffer_bytes, available)
+    wanted = settings(arguments.cc, arguments.buffer_bytes, profiles.algorithm(arguments.cc))
     before = {file: file.read_text() for file in wanted if file.exists()}
     own_routes = routes(run("ip", "route", "show")) if arguments.initcwnd != 10 else []
     try:

@@ -90,5 +90,6 @@ def _explain(result: Mapping[str, Any]) -> str:
             )
             lines += [f"    {line}" for line in failed["last_lines"]]
         else:
-            lines.append(f"function {failed['function']}: {failed['error']}")
+            where = "" if failed["function"] is None else f"function {failed['function']}: "
+            lines.append(f"{where}{failed['error']}")
     return "\n".join(lines) or result["status"]
