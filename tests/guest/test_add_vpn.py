@@ -59,6 +59,9 @@ def test_a_vpn_of_ones_own(tmp_path: Path) -> None:
 
 def test_a_directory_with_nothing_to_add(tmp_path: Path) -> None:
     (tmp_path / "vpn-configs/mine").mkdir(parents=True)
-    for place, said in ((tmp_path / "vpn-configs/mine", f"give --with {tmp_path}"), (tmp_path / "no", "nothing to add")):
+    for place, said in (
+        (tmp_path / "vpn-configs/mine", f"give --with {tmp_path}"),
+        (tmp_path / "no", "nothing to add"),
+    ):
         refused = command("geo", "vpn=none", "--with", str(place))
         assert refused.returncode == 2 and said in refused.stderr

@@ -221,7 +221,7 @@ def campaign_of(
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
     campaign = replace(campaign, measures=measures_of_jobs(campaign.jobs(), packages))
     for one in (*subs.values(), scenario):
-        _check_measure(path, one, campaign.measures)
+        check_measure(path, one, campaign.measures)
     return campaign
 
 
@@ -232,7 +232,7 @@ def measures_of_jobs(jobs: Iterable[str], packages: Mapping[str, Package]) -> di
     return found
 
 
-def _check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
+def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
     """Raises InputError for an x-sweep.measure that no job of the scenario declares (a suffix in front is that of a run)."""
     wanted = scenario.sweep.get(MEASURE)
     columns = {job: [one.column for one in measures if one.is_column] for job, measures in declared.items()}

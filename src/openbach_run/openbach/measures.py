@@ -88,6 +88,12 @@ def in_words(column: str, declared: Iterable[Measure]) -> str:
     return f"{suffix.replace('_', ' ')} {measure.words}".strip()
 
 
+def over_time(statistic: str, declared: Iterable[Measure]) -> Measure:
+    """The measure of a job that says what a statistic is over time, or what its name says."""
+    fitting = [one for one in declared if one.statistic == statistic and one.take not in TAKES_OF_ALL]
+    return min(fitting, key=lambda one: one.is_column, default=from_name(statistic))
+
+
 def flat(declared: Declared) -> list[Measure]:
     return [one for measures in declared.values() for one in measures]
 
