@@ -105,6 +105,11 @@ def test_any_content_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory
     assert from_records(json.loads(json.dumps(to_records({"dns": found})))) == {"dns": found}
 
 
+def test_a_record_of_another_version_is_understood() -> None:
+    kept = {"dns": [{"column": "answer_ms", "title": "answer time", "colour": "red"}]}
+    assert from_records(kept) == {"dns": (Measure("answer_ms", "answer_ms", "ms", "answer time"),)}
+
+
 def test_every_way_to_take_several_values_is_there() -> None:
     assert (tuple(OF_ONE), tuple(OF_ALL)) == (TAKES_OF_ONE, TAKES_OF_ALL)
 

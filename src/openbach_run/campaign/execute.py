@@ -24,6 +24,10 @@ from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
 
 
+LONG_S = 2.0
+"""What takes longer shows how far it is."""
+
+
 @dataclass(frozen=True)
 class PlannedRun:
     """A run, the engine that is to execute it, what to type to get it again, and what its jobs measure."""
@@ -53,7 +57,10 @@ class Executor:
         """Keeps results.csv up to date meanwhile. Raises what the first failing worker raised (a full disk, say);
         KeyboardInterrupt ends the guests."""
         waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
-        for one in runs:
+        begin_s = time.monotonic()
+        for number, one in enumerate(runs):
+            if time.monotonic() - begin_s > LONG_S:
+                reporter.show("reading finished runs", number / len(runs))
             done = known_record(self.store, one)
             if done is not None:
                 self.records[done.run_id] = done

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,12 @@ def to_records(declared: Declared) -> dict[str, list[dict[str, Any]]]:
 
 
 def from_records(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[Measure, ...]]:
-    return {job: tuple(Measure(**one) for one in measures) for job, measures in kept.items()}
+    """What another version has kept besides, or has not kept, does not matter."""
+    return {job: tuple(map(_kept, measures)) for job, measures in kept.items()}
+
+
+def _kept(one: Mapping[str, Any]) -> Measure:
+    return replace(from_name(one["column"]), **{key: one[key] for key in KEYS if key in one})
 
 
 # Reading
