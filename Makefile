@@ -12,7 +12,7 @@ check: lint test
 
 lint:
 	$(DEV) ruff check .
-	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py scenarios/build.py jobs/vpn/lists.py
+	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py
 	MYPYPATH=pep/tests:src/openbach_run/guest:jobs/pep/files $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
@@ -51,7 +51,7 @@ bench-pep:
 	$(DEV) python pep/bench.py
 
 scenarios:
-	$(DEV) python scenarios/build.py
+	$(DEV) expand -o scenarios scenarios/*.yml
 	$(DEV) python topologies/build.py
 
 vpn-lists:

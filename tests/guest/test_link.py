@@ -162,7 +162,7 @@ def test_jitter_changes_the_order_only_if_it_may(tmp_path: Path, reorder: str) -
 def test_the_losses_are_where_they_were_asked_for(run_cells: RunCells) -> None:
     for run in run_cells("geo", "vpn=none", "cc=bbr", "loss=1", "loss_at=satellite,last_mile", "size=5M"):
         satellite = sum(line.get("lost_packets", 0) for line in run.statistics("satcom_link"))
-        last_mile = sum(line.get("lost_packets", 0) for line in run.statistics("lan_loss"))
+        last_mile = sum(line.get("lost_packets", 0) for line in run.statistics("lan_link"))
         assert (satellite > 10, last_mile > 10) == (
             (True, False) if run.row["loss_at"] == "satellite" else (False, True)
         )

@@ -15,10 +15,11 @@ from openbach_run.additions import Additions
 from openbach_run.campaign.plan import plan
 from openbach_run.commands import main
 from openbach_run.errors import InputError
-from openbach_run.openbach.addresses import inventory_file, unknown_entities, value_of, with_addresses
+from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.scenario import Scenario, parse_scenario, read_scenario
 from openbach_run.topology.inventory import load_inventory
+from openbach_run.topology.references import value_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])

@@ -123,23 +123,48 @@ def test_gilberts_model_has_the_loss_and_the_bursts_asked_for(loss_pct: float, b
 @pytest.mark.parametrize(("options", "forward", "back"), [
     ((), 625_000, 625_000), (("--buffer-bdp", "0.5"), 312_500, 312_500), (("--buffer-bytes", "9000"), 9000, 9000),
     (("--rate", "20M", "--return-rate", "2M"), 1_250_000, 125_000), (("--rate", "32k", "--delay-ms", "1"), 3028, 3028),
+    (("--buffer", "150kB"), 150_000, 150_000), (("--buffer", "100p"), 151_400, 151_400), (("--buffer", "2BDP"), 1_250_000, 1_250_000),
 ])  # fmt: skip
-def test_the_buffer_is_in_bdp_of_its_direction_or_in_bytes(options: tuple[str, ...], forward: int, back: int) -> None:
+def test_the_buffer_is_in_bdp_of_its_direction_in_bytes_or_in_packets(
+    options: tuple[str, ...], forward: int, back: int
+) -> None:
     arguments = parsed(*GEO, *options)
-    assert [satcom_link.buffer_bytes(one, arguments) for one in satcom_link.directions(arguments)] == [forward, back]
+    both = satcom_link.directions(arguments)
+    assert [satcom_link.buffer_bytes(one, arguments.buffer) for one in both] == [forward, back]
 
 
 def test_queues_know_the_rtt_and_the_buffer() -> None:
-    assert (
-        satcom_link.queue_options("codel", 625_000, 500) == "codel limit 413 target 25.000ms interval 500.000ms noecn"
-    )
-    assert satcom_link.queue_options("fq_codel", 62_500, 50).endswith("target 5.000ms interval 100.000ms noecn")
-    assert satcom_link.queue_options("cake", 625_000, 500) == "cake unlimited memlimit 625000 rtt 500ms"
+    of_bytes, of_packets = satcom_link.Buffer(625_000, "bytes"), satcom_link.Buffer(100, "packets")
+    options = satcom_link.queue_options
+    assert options("codel", of_bytes, 625_000, 500) == "codel limit 413 target 25.000ms interval 500.000ms noecn"
+    assert options("fq_codel", of_bytes, 62_500, 50).endswith("target 5.000ms interval 100.000ms noecn")
+    assert options("cake", of_bytes, 625_000, 500) == "cake unlimited memlimit 625000 rtt 500ms"
+    assert options("fifo", of_bytes, 625_000, 500) == "bfifo limit 625000"
+    assert options("fifo", of_packets, 151_400, 500) == "pfifo limit 100"
+    assert options("codel", of_packets, 151_400, 500).startswith("codel limit 100 ")
+
+
+def test_the_return_direction_has_its_own_loss() -> None:
+    """The delay is at the root where the direction has no loss: nothing else changes for it."""
+    options = (*GEO, "--loss", "0", "--return-loss", "2")
+    forward, back = satcom_link.directions(parsed(*options))
+    assert (forward.loss_pct, back.loss_pct) == (0, 2)
+    assert " loss random 2%" in loss_lines(*options)[1]
+    assert [line.split(" handle")[0] for line in delay_lines(*options)] == ["dev to_st root", "dev to_gw parent 1:1"]
+    assert {one.loss_pct for one in satcom_link.directions(parsed(*GEO, "--loss", "1"))} == {1}
+
+
+def test_small_packets_of_the_proof_fit_into_a_buffer_of_packets() -> None:
+    arguments = parsed(*GEO, "--buffer", "4p", "--loss", "1")
+    (forward, _) = satcom_link.directions(arguments)
+    assert satcom_link.asked(forward, arguments, IDLE).buffer_packets == 4
+    in_bytes = parsed(*GEO, "--loss", "1")
+    assert satcom_link.asked(forward, in_bytes, IDLE).buffer_packets is None
 
 
 @pytest.mark.parametrize(
     "options",
-    [("meo", "a", "b"), ("geo", "a"), ("geo", "a", "b", "--loss", "101"), ("geo", "a", "b", "--rate", "0"),
+    [("moon", "a", "b"), ("geo", "a"), ("geo", "a", "b", "--loss", "101"), ("geo", "a", "b", "--rate", "0"),
      ("geo", "a", "b", "--rate", "10Q"), ("geo", "a", "b", "--buffer-bdp", "-1"), ("geo", "a", "b", "--seed", "x"),
      ("geo", "a", "b", "--burst-packets", "0.5"), ("geo", "a", "b", "--loss", "90", "--burst-packets", "2"),
      ("geo", "a", "b", "--jitter-ms", "-1"), ("geo", "a", "b", "--queue", "red")],

@@ -174,6 +174,13 @@ def test_the_least_transfer_time(size: str, least_s: float) -> None:
     assert least_transfer_time_s({"size": size, "rate": "2500k"}) == pytest.approx(4 * least_s, rel=1e-4)
 
 
+def test_an_upload_takes_the_return_rate() -> None:
+    link = {"size": "30M", "rate": "10M", "return_rate": "2M"}
+    download, upload = (least_transfer_time_s({**link, "direction": way}) for way in ("download", "upload"))
+    assert download and upload == pytest.approx(5 * download)
+    assert least_transfer_time_s({**link, "direction": "upload", "return_rate": "same"}) == download
+
+
 @pytest.mark.parametrize("size", ["", "M", "much"])
 def test_a_size_that_is_none_has_no_least_time(size: str) -> None:
     assert least_transfer_time_s({"size": size, "rate": "10M"}) is None

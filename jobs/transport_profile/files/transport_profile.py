@@ -6,12 +6,11 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Collection
 from pathlib import Path
 
 import collect_agent
+from command import change, run, undo, write
 
 CONFIGURATION = "/opt/openbach/agent/jobs/transport_profile/transport_profile_rstats_filter.conf"
 IPV4 = Path("/proc/sys/net/ipv4")
@@ -36,23 +35,6 @@ def settings(cc: str, buffer_bytes: int, available: Collection[str]) -> dict[Pat
         IPV4 / "tcp_wmem": f"4096 16384 {buffer_bytes}",
         IPV4 / "tcp_no_metrics_save": "1",
     }
-
-
-def write(file: Path, value: str) -> None:
-    try:
-        file.write_text(value)
-    except OSError as error:
-        sys.exit(f"{file}: writing {value!r}: {error.strerror}")
-    if (read := file.read_text().split()) != value.split():
-        sys.exit(f"{file} is {' '.join(read)!r} after writing {value!r}")
-
-
-def ip_route(*options: str) -> str:
-    command = ["ip", "route", *options]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
 
 
 def routes(shown: str) -> list[list[str]]:
@@ -86,12 +68,12 @@ def main() -> None:
     available = (IPV4 / "tcp_available_congestion_control").read_text().split()
     wanted = settings(arguments.cc, arguments.buffer_bytes, available)
     before = {file: file.read_text() for file in wanted if file.exists()}
-    own_routes = routes(ip_route("show")) if arguments.initcwnd != 10 else []
+    own_routes = routes(run("ip", "route", "show")) if arguments.initcwnd != 10 else []
     try:
         for file, value in wanted.items():
             write(file, value)
         for route in own_routes:
-            ip_route("change", *with_initial_window(route, arguments.initcwnd))
+            change("ip", "route", "change", *with_initial_window(route, arguments.initcwnd))
         collect_agent.send_stat(
             collect_agent.now(),
             congestion_control=(IPV4 / "tcp_congestion_control").read_text().strip(),
@@ -102,7 +84,7 @@ def main() -> None:
         for file, value in before.items():
             file.write_text(value)
         for route in own_routes:
-            ip_route("change", *route)
+            undo("ip", "route", "change", *route)
 
 
 if __name__ == "__main__":

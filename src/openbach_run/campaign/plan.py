@@ -24,7 +24,7 @@ from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
 from openbach_run.openbach.start import check_values
 from openbach_run.openbach.values import jobs_started
-from openbach_run.satellite.given import read_link_file
+from openbach_run.satellite.given import ORBIT, Preset, in_force, read_link_file, read_presets
 from openbach_run.topology.hosts import Inventory
 
 NO_FILE = "none"
@@ -47,6 +47,8 @@ class Campaign:
     seeds: tuple[int, ...]
     link_files: dict[str, dict[str, str]] = field(default_factory=dict)
     """Content by argument or constant, and path."""
+    presets: dict[str, Preset] = field(default_factory=dict)
+    """Of the satellites, by their names."""
     measures: Declared = field(default_factory=dict)
     """What its jobs measure."""
 
@@ -84,7 +86,8 @@ class Campaign:
     @property
     def cells(self) -> list[dict[str, str]]:
         combinations = product(*self.values.values())
-        cells = [_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations]
+        named = (_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations)
+        cells = [in_force(cell, self.presets) for cell in named]
         return [dict(cell) for cell in dict.fromkeys(tuple(cell.items()) for cell in cells)]
 
     @property
@@ -213,7 +216,11 @@ def campaign_of(
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
     check_references(values)
-    campaign = Campaign(path, scenario, subs, values, seeds)
+    satellites = {
+        name: file for package in packages.values() for name, file in package.entries.get("satellites", {}).items()
+    }
+    presets = read_presets(values.get(ORBIT, ()), satellites)
+    campaign = Campaign(path, scenario, subs, values, seeds, presets=presets)
     if campaign.most_runs > most_runs:
         raise InputError(f"{path}: {campaign.most_runs} runs; at most {most_runs} at once: give fewer values or seeds")
     check_cells(campaign, jobs)
@@ -312,7 +319,8 @@ def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[s
 
 
 def _read_beside(path: Path, name: str, jobs: Mapping[str, Any]) -> Scenario:
-    file = path.parent / f"{name}.json"
+    files = [path.with_name(f"{name}{suffix}") for suffix in (path.suffix, ".json")]
+    file = next((one for one in files if one.exists()), files[-1])
     try:
         return read_scenario(file, jobs)
     except Malformed as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from openbach_run.campaign.plan import MEASURE, USUAL, Campaign
 from openbach_run.openbach.measures import measure_of
 from openbach_run.results.intervals import estimate
-from openbach_run.results.least_time import least_transfer_time_s
+from openbach_run.results.least_time import least_transfer_time_s, rate_of
 from openbach_run.results.record import Record, statistics
 from openbach_run.results.tables import Table, figure
 
@@ -82,11 +82,12 @@ def _cell(done: Sequence[Record], campaign: Campaign) -> str:
 
 
 def _note(campaign: Campaign) -> str:
-    least = {(cell.get("size"), cell.get("rate")): least_transfer_time_s(cell) for cell in campaign.cells}
+    timed = ((cell, time_s) for cell in campaign.cells if (time_s := least_transfer_time_s(cell)))
+    least = {(cell["size"], rate_of(cell)): time_s for cell, time_s in timed}
     parts = [
         f"at least {time_s:.2f} s for a size of {size} at a rate of {rate} (Ethernet, IP and TCP headers; no slow start)"
         for (size, rate), time_s in least.items()
-        if time_s and campaign.measure == USUAL
+        if campaign.measure == USUAL
     ]
     if set(campaign.values.get("pep", ())) - {"none"}:
         parts.append(

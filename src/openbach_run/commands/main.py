@@ -34,6 +34,7 @@ from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.project import PROJECT
 from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.results.files import as_csv, as_json, write_parquet
@@ -54,6 +55,7 @@ TABLE_FORMATS = {
 
 COMMANDS = {
     "report": "openbach_run.report.command",
+    "expand": "openbach_run.commands.expand",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
     "package": "openbach_run.openbach.project",
@@ -68,6 +70,7 @@ combination of the values given for its arguments, and prints the transfer times
 commands (each has its own --help):
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
   openbach-run export RESULTS…                   their statistics, for InfluxDB
+  openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
   openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time, for the job satcom_link
   openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
   openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
@@ -99,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
         "openbach-run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("scenario", metavar="SCENARIO",
-        help="scenario file (.json) or campaign file (.yml), or the name of one in scenarios/ or campaigns/",
+        help="scenario file (.json, .yml) or campaign file (.yml), or the name of one in scenarios/ or campaigns/",
     )  # fmt: skip
     made.add_argument(
         "settings",
@@ -269,7 +272,7 @@ def campaigns_of(
 
 
 def _is_campaign_file(path: Path) -> bool:
-    return path.suffix in (".yml", ".yaml")
+    return path.suffix in SUFFIXES and not is_source(path)
 
 
 def _controller(arguments: argparse.Namespace) -> Controller | None:

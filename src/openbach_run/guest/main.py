@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves its results in RUN_DIR.
 
-It leaves events.jsonl (written as things happen), jobs/<instance>_<job>_<entity>/{stdout,stderr,job.json}, and
-result.json, whatever goes wrong. Times are virtual seconds since the run began.
+It leaves events.jsonl (written as things happen), commands.sh (what built the platform, ready to paste),
+jobs/<instance>_<job>_<entity>/{stdout,stderr,job.json}, and result.json, whatever goes wrong. Times are virtual seconds
+since the run began.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def main() -> int:
 def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
     # Imported here, so that an error in them is reported like any other.
     from openbach_run.guest import network, warm
-    from openbach_run.guest.agent import PYTHON_PATH, GuestAgents
+    from openbach_run.guest.agent import COMMANDS, PYTHON_PATH, GuestAgents
     from openbach_run.guest.director import Director
     from openbach_run.openbach.job import Job
     from openbach_run.openbach.values import bind
@@ -50,7 +51,7 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
-    namespaces = network.build(Inventory.from_dict(run["inventory"]))
+    namespaces = network.build(Inventory.from_dict(run["inventory"]), COMMANDS)
     agents = GuestAgents(namespaces, jobs, run["seed"], origin_ns)
     _let_no_module_in()
     director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ class Package:
     files: Path | None
     measures: tuple[Measure, ...] = ()
     debian: tuple[str, ...] = ()
+    entries: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
+    """Of the kinds of folders that its arguments name: kind → name → folder or file."""
 
 
 def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> dict[str, Package]:
@@ -46,6 +48,7 @@ def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> 
 
 def _with_folders(package: Package, additions: Additions) -> Package:
     """The package with the names of the folders there are among the choices of the arguments that take them."""
+    entries: dict[str, Mapping[str, Path]] = {}
 
     def with_names(value: Any) -> Any:
         if isinstance(value, list):
@@ -53,10 +56,11 @@ def _with_folders(package: Package, additions: Additions) -> Package:
         if not isinstance(value, dict):
             return value
         if kind := isinstance(value.get("limits"), dict) and value["limits"].get("folder"):
-            return {**value, "choices": list(dict.fromkeys([*value.get("choices", ()), *additions.all(kind)]))}
+            entries[kind] = additions.all(kind)
+            return {**value, "choices": list(dict.fromkeys([*value.get("choices", ()), *entries[kind]]))}
         return {key: with_names(one) for key, one in value.items()}
 
-    return replace(package, job=replace(package.job, tree=with_names(package.job.tree)))
+    return replace(package, job=replace(package.job, tree=with_names(package.job.tree)), entries=entries)
 
 
 def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:

@@ -28,13 +28,13 @@ import yaml
 
 from openbach_run.additions import Additions
 from openbach_run.errors import InputError
-from openbach_run.openbach.addresses import OURS, with_addresses
+from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.playbooks import playbooks
 from openbach_run.openbach.scenario import Scenario, read_scenario
 from openbach_run.openbach.values import jobs_started
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import INVENTORY, REPOSITORY
 from openbach_run.topology.hosts import Host, Inventory
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 
@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     made.add_argument("--project", default=PROJECT, metavar="NAME", help=f"name of the project (default {PROJECT})")
     made.add_argument(
-        "--inventory", type=Path, default=OURS, metavar="FILE",
+        "--inventory", type=Path, default=INVENTORY, metavar="FILE",
         help="the platform's hosts and networks; the scenarios get its addresses (default inventory.yml)",
     )  # fmt: skip
     return made

@@ -104,7 +104,11 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(f"{self.directory}: another openbach-run is writing its results there") from None
+                raise InputError(
+                    f"{self.directory}: another openbach-run is writing its results there; wait until it has ended, or give "
+                    "one of the two another place with --results DIR (a command with --engine controller in the directory of "
+                    "the serve that it uses, say)"
+                ) from None
             with self._writing():
                 self._clean_up()
                 self._try_writing()
