@@ -24,7 +24,6 @@ from openbach_run.results.measures import brought_up_to_date, measures
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
 
-
 LONG_S = 2.0
 """What takes longer shows how far it is."""
 

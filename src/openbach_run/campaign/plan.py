@@ -246,9 +246,10 @@ def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
     every = [column for listed in columns.values() for column in listed]
     if wanted is None or any(f"_{wanted}".endswith(f"_{column}") for column in every):
         return
+    key = "plot" if path.suffix in (".yml", ".yaml") else "x-sweep"
     there = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
     raise InputError(
-        f"{path}: {scenario.name}: x-sweep.measure: no job of the scenario measures {wanted}; "
+        f"{path}: {scenario.name}: {key}.measure: no job of the scenario measures {wanted}; "
         f"{near(str(wanted), every)}{there or 'none of them has a measures.yml'}"
     )
 
