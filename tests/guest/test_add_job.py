@@ -23,7 +23,7 @@ def test_a_job_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     with capsys.disabled():
         print("\nlines of a job of one's own:", ", ".join(f"{count} {name}" for name, count in lines.items()))
     assert len(files) == 7 and max(lines.values()) <= MOST_LINES
-    first, sweep, report = (shlex.split(line)[1:] for line in own_files.commands("jobs.md"))
+    first, sweep, report, packed = (shlex.split(line)[1:] for line in own_files.commands("jobs.md"))
     assert sweep[:3] == ["udp_rtt", "vpn=none", "datagrams=5,50"]
 
     def run(*more: str) -> tuple[int, str, str]:
@@ -59,6 +59,9 @@ def test_a_job_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert ("udp_rtt_s", "s") in {
         (row["measure"], row["unit"]) for row in csv.DictReader((output / "cells.csv").open())
     }
+
+    ended = command(*packed, cwd=tmp_path)
+    assert ended.returncode == 0 and (tmp_path / "openbach-package/jobs-2.7/udp_rtt.tar.gz").exists(), ended.stderr
 
     job = files["jobs/udp_rtt/files/udp_rtt.py"]
     job.write_text(job.read_text().replace("rtt_ms=", "rtt_millis="))
