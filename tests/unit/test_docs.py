@@ -34,8 +34,10 @@ def test_commands_are_understood(page: Path, line: str, tmp_path: Path, monkeypa
         import_module(COMMANDS[words[0]]).parser().parse_args(words[1:])
     elif "--help" not in words:
         arguments = parser().parse_intermixed_args(words)
-        if not arguments.check and not arguments.additions:  # what a page adds itself is run by a test of its own
-            assert campaigns_of(path_of(arguments.scenario, Additions()), arguments, PACKAGES, Additions())
+        additions = Additions.beside_ours(arguments.additions)
+        packages = load_packages(additions.jobs, additions) if arguments.additions else PACKAGES
+        if not arguments.check:
+            assert campaigns_of(path_of(arguments.scenario, additions), arguments, packages, additions)
 
 
 def test_links_lead_somewhere() -> None:

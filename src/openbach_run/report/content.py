@@ -20,7 +20,7 @@ from openbach_run.report import figures
 from openbach_run.report.cells import DEFAULT, Campaigns, Cell, Plot, file_name, name_of, printable, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
 from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values, without_unit
-from openbach_run.report.recommendations import AS_GOOD, recommend
+from openbach_run.report.recommendations import AS_GOOD, EQUAL, recommend
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.tables import Markdown, Table, figure, plain
 
@@ -290,6 +290,9 @@ def recommendations_table(setting: Setting) -> Table:
                 rows.append([loss, cc, best, time, change(chosen.against, None), _positions(chosen.as_good)])
     header = ["loss (%)", "transport", "VPN and PEP", "time (s)", "against no VPN, no PEP", "as good"]
     as_good = f"as good: its interval does not exclude that it takes at most {AS_GOOD - 1:.0%} longer"
+    as_good += (
+        f"; of those that take at most {EQUAL - 1:.0%} longer than the shortest, one without a PEP is recommended"
+    )
     title = f"{setting.title}: recommended VPN and PEP position"
     return Table(title, header, rows, f"{note(setting.cells)}; {as_good}", len(header))
 
