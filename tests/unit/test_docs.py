@@ -18,6 +18,7 @@ from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PACKAGES = load_packages([ROOT / "jobs"])
 LINES = sorted({(page, line) for page in PAGES for line in own_files.commands(page)})
 
 
@@ -34,7 +35,7 @@ def test_commands_are_understood(page: Path, line: str, tmp_path: Path, monkeypa
     elif "--help" not in words:
         arguments = parser().parse_intermixed_args(words)
         additions = Additions.beside_ours(arguments.additions)
-        packages = load_packages([ROOT / "jobs"], additions)
+        packages = load_packages(additions.jobs, additions) if arguments.additions else PACKAGES
         if not arguments.check:
             assert campaigns_of(path_of(arguments.scenario, additions), arguments, packages, additions)
 

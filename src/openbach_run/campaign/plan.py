@@ -235,7 +235,7 @@ def campaign_of(
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
     campaign = replace(campaign, measures=measures_of_jobs(campaign.jobs(), packages))
     for one in (*subs.values(), scenario):
-        _check_measure(path, one, campaign.measures)
+        check_measure(path, one, campaign.measures)
     return campaign
 
 
@@ -246,7 +246,7 @@ def measures_of_jobs(jobs: Iterable[str], packages: Mapping[str, Package]) -> di
     return found
 
 
-def _check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
+def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
     """Raises InputError for an x-sweep.measure that no job of the scenario declares (a suffix in front is that of a run),
     or a figure that there is not."""
     if (drawn := scenario.sweep.get("figure", FIGURES[0])) not in FIGURES:
@@ -256,9 +256,10 @@ def _check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
     every = [column for listed in columns.values() for column in listed]
     if wanted is None or any(f"_{wanted}".endswith(f"_{column}") for column in every):
         return
+    key = "plot" if path.suffix in (".yml", ".yaml") else "x-sweep"
     there = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
     raise InputError(
-        f"{path}: {scenario.name}: x-sweep.measure: no job of the scenario measures {wanted}; "
+        f"{path}: {scenario.name}: {key}.measure: no job of the scenario measures {wanted}; "
         f"{near(str(wanted), every)}{there or 'none of them has a measures.yml'}"
     )
 

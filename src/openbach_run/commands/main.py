@@ -83,7 +83,8 @@ examples:
   openbach-run scenarios/geo_loss.json vpn=wireguard,openvpn_udp cc=bbr loss=0.5,2 --seeds 5
       four cells with five seeds each; a cell shows the median and its 95 % interval
   openbach-run geo vpn=none cc=cubic --pcap
-      one run; its packets are in results/geo/runs/<run id>/capture.pcapng
+      one run; its packets are in results/geo/runs/<run id>/capture.pcapng, and the
+      commands that built its hosts, link, tunnel and proxy in commands.sh beside it
   openbach-run campaigns/matrix.yml --dry-run
       how long the published report's 144 cells would take; without --dry-run they are run
   openbach-run --engine controller --controller 172.20.34.80 geo vpn=wireguard cc=bbr

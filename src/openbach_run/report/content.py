@@ -8,16 +8,19 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
+from openbach_run.additions import DESCRIBED, Additions, packages_of
 from openbach_run.openbach.measures import Declared, Measure, flat, from_name, in_words, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
+from openbach_run.paths import REPOSITORY
 from openbach_run.report import figures
 from openbach_run.report.cells import DEFAULT, Campaigns, Cell, Plot, file_name, name_of, printable, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
 from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values, without_unit
-from openbach_run.report.recommendations import AS_GOOD, recommend
+from openbach_run.report.recommendations import AS_GOOD, EQUAL, recommend
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.tables import Markdown, Table, figure, plain
 
@@ -26,8 +29,6 @@ CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
 }
-WHERE = {"scenario", "orbit"}
-"""What all cells of a section share, whatever the scenario's arguments are."""
 CURVE_POINTS = 3
 """Fewer values of the number make no curve."""
 CURVE_LINES = 8
@@ -79,7 +80,9 @@ class Setting:
 def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
-        apart = (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - WHERE
+        apart = (
+            (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - {"scenario"}
+        )
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
@@ -287,6 +290,9 @@ def recommendations_table(setting: Setting) -> Table:
                 rows.append([loss, cc, best, time, change(chosen.against, None), _positions(chosen.as_good)])
     header = ["loss (%)", "transport", "VPN and PEP", "time (s)", "against no VPN, no PEP", "as good"]
     as_good = f"as good: its interval does not exclude that it takes at most {AS_GOOD - 1:.0%} longer"
+    as_good += (
+        f"; of those that take at most {EQUAL - 1:.0%} longer than the shortest, one without a PEP is recommended"
+    )
     title = f"{setting.title}: recommended VPN and PEP position"
     return Table(title, header, rows, f"{note(setting.cells)}; {as_good}", len(header))
 
@@ -352,13 +358,12 @@ def _versions(campaigns: Campaigns, name: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def named_packages(repository: Path) -> list[str]:
-    """The Debian packages that the guest and the VPNs ask for by name."""
-    asking = [
-        repository / "src/openbach_run/guest/packages.json",
-        *sorted((repository / "vpn-configs").glob("*/vpn.json")),
-    ]
-    return sorted({name for file in asking for name in json.loads(file.read_text()).get("packages", [])})
+def named_packages(additions: Additions) -> list[str]:
+    """The Debian packages that the guest, VPNs and jobs ask for by name."""
+    own = json.loads((REPOSITORY / "src/openbach_run/guest/packages.json").read_text())["packages"]
+    folders = [folder for kind in DESCRIBED for folder in additions.all(kind).values()]
+    folders += [folder / "files" for folder in additions.all("jobs").values()]
+    return sorted({*own, *chain.from_iterable(map(packages_of, folders))})
 
 
 def page_of(docs: Path, name: str) -> Markdown:

@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
-from openbach_run.openbach.measures import TAKES_OF_ALL, Declared, Measure, from_name
+from openbach_run.openbach.measures import Declared, Measure, over_time
 from openbach_run.report.cells import Cell, file_name, is_number, partner, said
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.results.record import statistics
@@ -307,16 +307,10 @@ def time_series(name: str, title: str, cells: Sequence[Cell], declared: Declared
             series.setdefault(statistic, {})[pair] = lines
     made = []
     for (job, sent), drawn in sorted(series.items()):
-        measure = _words_of(sent, declared.get(job, ()))
+        measure = over_time(sent, declared.get(job, ()))
         caption = f"{title}: {measure.title} over virtual time (job {job})"
         made.append(_drawn_over_time(file_name(name, job, sent), caption, measure, drawn))
     return made
-
-
-def _words_of(statistic: str, declared: Sequence[Measure]) -> Measure:
-    """The measure that says what a statistic is over time, or what its name says."""
-    fitting = [one for one in declared if one.statistic == statistic and one.take not in TAKES_OF_ALL]
-    return min(fitting, key=lambda one: one.is_column, default=from_name(statistic))
 
 
 def _series(cell: Cell) -> dict[tuple[str, str], dict[str, list[tuple[float, float]]]]:

@@ -7,6 +7,7 @@
         runs/<run_id>/
             record.json             what was run, how it ended, how to do it again
             run.json                what the guest got: scenario, arguments, seed, jobs, inventory
+            commands.sh             the commands that built the platform
             result.json events.jsonl statistics.jsonl jobs/ console.log [capture.pcapng]
 
 A record is made as <run_id>.unfinished and renamed when it is whole: a killed command leaves no half of one. The
@@ -104,7 +105,11 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(f"{self.directory}: another openbach-run is writing its results there") from None
+                raise InputError(
+                    f"{self.directory}: another openbach-run is writing its results there; wait until it has ended, or give "
+                    "one of the two another place with --results DIR (a command with --engine controller in the directory of "
+                    "the serve that it uses, say)"
+                ) from None
             with self._writing():
                 self._clean_up()
                 self._try_writing()
