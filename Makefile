@@ -13,6 +13,7 @@ check: lint test
 
 lint:
 	$(DEV) ruff check .
+	$(DEV) ruff format --check .
 	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
@@ -22,7 +23,9 @@ lint:
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 test:
-	$(DEV) python -m pytest tests
+	$(DEV) python -m pytest tests/unit --cov=openbach_run --cov-report=
+	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
+	$(DEV) python -m pytest tests/guest tests/pages
 	$(DEV) python -m pytest pep/tests
 
 unit:
@@ -53,7 +56,7 @@ bench-pep:
 	$(DEV) python pep/bench.py
 
 scenarios:
-	$(DEV) expand -o scenarios scenarios/*.yml
+	./openbach-run expand -o scenarios scenarios/*.yml
 	$(DEV) python topologies/build.py
 
 vpn-lists:
@@ -63,4 +66,4 @@ control-lists:
 	$(DEV) python jobs/transport_profile/lists.py
 
 clean:
-	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

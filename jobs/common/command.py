@@ -80,7 +80,8 @@ def change(*words: str, lines: Sequence[str] = (), text: str | None = None) -> s
 def undo(*words: str, lines: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
     """Whatever comes of it: what it removes may not be there."""
     words, text = batch((*words, *(["-force"] if lines else [])), lines, None)
-    subprocess.run(words, check=False, capture_output=True, text=True, input=text, env=_with(environment))
+    with suppress(FileNotFoundError):
+        subprocess.run(words, check=False, capture_output=True, text=True, input=text, env=_with(environment))
 
 
 def _with(environment: Mapping[str, str] | None) -> dict[str, str] | None:

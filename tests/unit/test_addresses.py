@@ -191,4 +191,4 @@ def test_check_warns_of_hosts_that_the_inventory_lacks(tmp_path: Path, capsys: p
         "warning: openbach_functions.0.start_job_instance.entity_name: the inventory has no" in capsys.readouterr().err
     )
     assert main.main(["--check", str(file), "--inventory", str(tmp_path / "none.yml")]) == 2
-    assert "none.yml: No such file" in capsys.readouterr().err
+    assert "none.yml: no such file" in capsys.readouterr().err

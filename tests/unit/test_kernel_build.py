@@ -46,8 +46,7 @@ class Apt:
         if name not in kernel.SOURCES:
             return self.directory / f"{name.partition('/')[0]}_2_all.deb"
         tree, archive = self.directory / name, self.directory / f"{name}_7.2.1-1_all.deb"
-        for folder in kernel.SOURCES_OF_OURS.values():
-            (tree / name / folder).mkdir(parents=True, exist_ok=True)
+        (tree / name / kernel.DRIVERS).mkdir(parents=True, exist_ok=True)
         packed = self.directory / "package/usr/src"
         packed.mkdir(parents=True, exist_ok=True)
         subprocess.run(["tar", "-C", tree, "-cJf", packed / f"{name}.tar.xz", name], check=True)
@@ -85,6 +84,8 @@ def make_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for room in (kernel, image):
         monkeypatch.setattr(room, "Apt", Apt)
         monkeypatch.setattr(room, "ensure_tools", lambda: None)
+    monkeypatch.setattr(kernel, "HEADERS", ())
+    monkeypatch.setattr(kernel, "MADE_HEADERS", (".config",))
     monkeypatch.setattr(image, "unpack", unpacked)
     monkeypatch.setattr(image, "needs_among", lambda archives: {})
     monkeypatch.setattr(image, "compile_python", lambda *_: None)
@@ -123,10 +124,10 @@ def test_a_damaged_kernel_is_named_and_built_again(
     tmp_path: Path, make_log: Path, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = built(tmp_path)
-    assert built(tmp_path) == first and len(make_log.read_text().splitlines()) == 2, "built once"
+    assert built(tmp_path) == first and len(make_log.read_text().splitlines()) == 3, "built once"
     DAMAGES[damage](first.executable)
     assert built(tmp_path) == first
-    assert len(make_log.read_text().splitlines()) == 4 and os.access(first.executable, os.X_OK)
+    assert len(make_log.read_text().splitlines()) == 6 and os.access(first.executable, os.X_OK)
     said = capsys.readouterr().err
     assert f"{first.executable.parent} is damaged (linux " in said and "making it again" in said
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from test_jobs import NEW
 from test_jobs import package as job_folder
 
 from openbach_run.additions import Additions, packages_of
@@ -147,6 +148,18 @@ def test_a_users_job_gets_playbooks_or_keeps_its_own(tmp_path: Path) -> None:
     assert uninstall[0]["loop"] == ["/opt/openbach/agent/jobs/toy", "/usr/local/bin/asker"]
     (folder / "install_toy.yml").write_text("--- []\n")
     assert playbooks(load_packages([tmp_path])["toy"])["install_toy.yml"] == "--- []\n"
+
+
+def test_a_users_job_is_packed_with_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Here one for Debian only, which OpenBACH 2.6 could not install."""
+    folder = job_folder(tmp_path / "mine/jobs", {**NEW, "ansible_distribution": "Debian"})
+    (folder / "packages.txt").write_text("datamash\n")
+    assert main.main(["package", "-o", str(tmp_path / "out"), "--with", str(tmp_path / "mine")]) == 0
+    with tarfile.open(tmp_path / "out/jobs-2.7/toy.tar.gz") as tar:
+        install = tar.extractfile("install_toy.yml")
+        assert install is not None and b"name: [datamash]" in install.read()
+    assert not (tmp_path / "out/jobs-2.6/toy.tar.gz").exists()
+    assert "not in jobs-2.6: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("line", ["iperf 3", "-y", "Iperf3", "x; rm", "{{ item }}"])

@@ -195,7 +195,7 @@ def test_no_guest_starts_for_a_value_that_its_job_refuses(scenario: str, setting
 TOGETHER = [
     (job, {"loss": loss, "burst_packets": burst, **place})
     for job, place in (
-        ("lan_loss", {}), ("satcom_link", {}), *(("satcom_link", {"loss_at": at}) for at in ("satellite", "last_mile")),
+        ("lan_link", {}), ("satcom_link", {}), *(("satcom_link", {"loss_at": at}) for at in ("satellite", "last_mile")),
     )
     for loss in ("0", "1", "50", "50.1", "66", "67", "99.9", "100")
     for burst in ("1", "1.5", "2", "3", "1000", "1000000")

@@ -24,6 +24,9 @@ from openbach_run.results.measures import brought_up_to_date, measures
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
 
+LONG_S = 2.0
+"""What takes longer shows how far it is."""
+
 
 @dataclass(frozen=True)
 class PlannedRun:
@@ -54,7 +57,10 @@ class Executor:
         """Keeps results.csv up to date meanwhile. Raises what the first failing worker raised (a full disk, say);
         KeyboardInterrupt ends the guests."""
         waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
-        for one in runs:
+        begin_s = time.monotonic()
+        for number, one in enumerate(runs):
+            if time.monotonic() - begin_s > LONG_S:
+                reporter.show("reading finished runs", number / len(runs))
             done = known_record(self.store, one)
             if done is not None:
                 self.records[done.run_id] = done

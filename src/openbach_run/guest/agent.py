@@ -163,7 +163,7 @@ class GuestAgents:
     def _spawn(self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]) -> int:
         """Start a program on a host, in a session of its own. Raises LaunchRefused."""
         base = {
-            "PATH": f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{PROGRAMS}",
+            "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",

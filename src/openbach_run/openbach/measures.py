@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,12 @@ def in_words(column: str, declared: Iterable[Measure]) -> str:
     return f"{suffix.replace('_', ' ')} {measure.words}".strip()
 
 
+def over_time(statistic: str, declared: Iterable[Measure]) -> Measure:
+    """The measure of a job that says what a statistic is over time, or what its name says."""
+    fitting = [one for one in declared if one.statistic == statistic and one.take not in TAKES_OF_ALL]
+    return min(fitting, key=lambda one: one.is_column, default=from_name(statistic))
+
+
 def flat(declared: Declared) -> list[Measure]:
     return [one for measures in declared.values() for one in measures]
 
@@ -98,7 +104,12 @@ def to_records(declared: Declared) -> dict[str, list[dict[str, Any]]]:
 
 
 def from_records(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[Measure, ...]]:
-    return {job: tuple(Measure(**one) for one in measures) for job, measures in kept.items()}
+    """What another version has kept besides, or has not kept, does not matter."""
+    return {job: tuple(map(_kept, measures)) for job, measures in kept.items()}
+
+
+def _kept(one: Mapping[str, Any]) -> Measure:
+    return replace(from_name(one["column"]), **{key: one[key] for key in KEYS if key in one})
 
 
 # Reading

@@ -7,6 +7,7 @@
         runs/<run_id>/
             record.json             what was run, how it ended, how to do it again
             run.json                what the guest got: scenario, arguments, seed, jobs, inventory
+            commands.sh             the commands that built the platform
             result.json events.jsonl statistics.jsonl jobs/ console.log [capture.pcapng]
 
 A record is made as <run_id>.unfinished and renamed when it is whole: a killed command leaves no half of one. The
