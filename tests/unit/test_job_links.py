@@ -278,7 +278,9 @@ def test_a_congestion_control_that_the_kernel_has_not(name: str, words: str, mon
         profiles.algorithm(name)
 
 
-@pytest.mark.parametrize(("cc", "used"), [("cubic_nohystart", "cubic"), ("bbr2", "bbr2"), (None, "reno"), ("bbr", None)])
+@pytest.mark.parametrize(
+    ("cc", "used"), [("cubic_nohystart", "cubic"), ("bbr2", "bbr2"), (None, "reno"), ("bbr", None)]
+)
 def test_a_sender_with_the_profiles_algorithm(cc: str | None, used: str | None) -> None:
     file_transfer.check_congestion_control(cc, used)
 
