@@ -7,11 +7,17 @@ Only regular files are read, no link is followed on the way to them, nothing blo
 
 from __future__ import annotations
 
+import errno
+import gzip
+import io
 import json
 import math
 import os
+import shutil
 import stat
 import subprocess
+import tarfile
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +29,12 @@ FILE_LIMIT_BYTES = 64 << 20
 """Of a file that is read whole."""
 DEEPEST = 40
 """Directories in directories."""
+SERIES = ("statistics.jsonl", "events.jsonl")
+PACKED = "files.tar.gz"
+"""Where the other files of a run are that has finished."""
+COMPRESSION = 6
+LONGEST_PACKED = 100
+"""Letters in the name of a file that goes into PACKED."""
 
 
 class DamagedRecord(InputError):
@@ -72,12 +84,34 @@ def _kind(place: Path) -> str:
 
 
 def content(run_dir: Path, name: str) -> bytes:
-    """Raises FileNotFoundError, DamagedRecord."""
-    with opened(run_dir, name) as file:
-        found = file.read(FILE_LIMIT_BYTES + 1)
+    """Of a file as the run left it, or as `pack` has put it away. Raises FileNotFoundError, DamagedRecord."""
+    try:
+        with opened(run_dir, name) as file:
+            found = file.read(FILE_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        found = _packed_content(run_dir, name)
     if len(found) > FILE_LIMIT_BYTES:
         raise DamagedRecord(f"{run_dir / name}: larger than {FILE_LIMIT_BYTES >> 20} MiB")
     return found
+
+
+def _packed_content(run_dir: Path, name: str) -> bytes:
+    archive = f"{name}.gz" if name in SERIES else PACKED
+    try:
+        with opened(run_dir, archive) as packed:
+            if name in SERIES:
+                return gzip.GzipFile(fileobj=packed).read(FILE_LIMIT_BYTES + 1)
+            with tarfile.open(fileobj=packed, mode="r|gz") as members:
+                for member in members:
+                    if member.name == name and member.isreg():
+                        file = members.extractfile(member)
+                        assert file is not None
+                        return file.read(FILE_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        pass
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise DamagedRecord(f"{run_dir / archive}: {error or 'it ends too early'}") from error
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(run_dir / name))
 
 
 def tail(run_dir: Path, name: str, count: int) -> list[str]:
@@ -192,8 +226,63 @@ def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[
         os.close(at)
 
 
+def pack(run_dir: Path, kept: Collection[str]) -> None:
+    """Puts what a run has left into few files, the same bytes for the same content: SERIES compressed, one by one, and all
+    others that are not empty in PACKED. The files in `kept` stay as they are. A run that left anything but regular files
+    and directories, or something that cannot be read, stays as it is."""
+    try:
+        files = dict(_files(run_dir, None, "", kept))
+    except DamagedRecord:
+        return
+    for name in SERIES:
+        if name in files:
+            _write_bytes(run_dir, f"{name}.gz", gzip.compress(files.pop(name), COMPRESSION, mtime=0))
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, found in sorted(files.items()):
+            member = tarfile.TarInfo(name)
+            member.size = len(found)
+            tar.addfile(member, io.BytesIO(found))
+    _write_bytes(run_dir, PACKED, gzip.compress(archive.getvalue(), COMPRESSION, mtime=0))
+    keep_only(run_dir, (*kept, PACKED, *(f"{name}.gz" for name in SERIES)))
+
+
+def _files(folder: Path | str, parent: int | None, at: str, left_out: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of the files that are not empty. Raises DamagedRecord."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except OSError as error:
+        raise DamagedRecord(f"{at}: {error.strerror}") from error
+    try:
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                name = f"{at}{entry.name}"
+                if entry.is_dir(follow_symlinks=False) and at.count("/") < DEEPEST:
+                    yield from _files(entry.name, fd, f"{name}/", left_out)
+                elif not entry.is_file(follow_symlinks=False) or len(name) > LONGEST_PACKED:
+                    raise DamagedRecord(f"{name}: it is no regular file, or its name is too long")
+                elif name not in left_out and (found := _read_at(fd, entry.name)):
+                    yield name, found
+    finally:
+        os.close(fd)
+
+
+def _read_at(folder: int, name: str) -> bytes:
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with open(fd, "rb", buffering=0) as file:
+            found = file.read(FILE_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise DamagedRecord(f"{name}: {error.strerror}") from error
+    if len(found) > FILE_LIMIT_BYTES:
+        raise DamagedRecord(f"{name}: larger than {FILE_LIMIT_BYTES >> 20} MiB")
+    return found
+
+
 def remove(tree: Path) -> None:
     """All of a directory, however deep it is and whatever permissions a run gave to it; what cannot be removed stays."""
+    with suppress(RecursionError):
+        shutil.rmtree(tree, ignore_errors=True)
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         if os.path.lexists(tree):
             subprocess.run([*command, "--", str(tree)], check=False, stderr=subprocess.DEVNULL)
@@ -208,10 +297,14 @@ def keep_only(run_dir: Path, names: Collection[str]) -> None:
 
 def write_new(run_dir: Path, name: str, text: str) -> None:
     """A file in place of whatever a guest has left there under its name."""
+    _write_bytes(run_dir, name, text.encode())
+
+
+def _write_bytes(run_dir: Path, name: str, content: bytes) -> None:
     place = run_dir / name
     if place.is_dir() and not place.is_symlink():
         remove(place)
     place.unlink(missing_ok=True)
     fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    with open(fd, "w") as file:
-        file.write(text)
+    with open(fd, "wb") as file:
+        file.write(content)
