@@ -202,7 +202,7 @@ def execute_run(
         planned.engine.packages,
         to_records(planned.measures),
     )
-    return place, _with_parts(record, place)
+    return place, _with_parts(record, place) if spec.cell.origin.sub_scenarios else replace(record, parts=[])
 
 
 def _with_parts(record: Record, run_dir: Path) -> Record:

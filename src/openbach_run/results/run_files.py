@@ -32,7 +32,7 @@ DEEPEST = 40
 SERIES = ("statistics.jsonl", "events.jsonl")
 PACKED = "files.tar.gz"
 """Where the other files of a run are that has finished."""
-COMPRESSION = 6
+COMPRESSION = 5
 LONGEST_PACKED = 100
 """Letters in the name of a file that goes into PACKED."""
 
@@ -153,7 +153,7 @@ def checked(found: bytes, place: str, first: int, check: Callable[[Any], str | N
 def parsed(text: bytes, where: str) -> Any:
     """JSON as the standard has it: UTF-8, finite numbers, not nested without end. Raises DamagedRecord."""
     try:
-        return json.loads(text.decode(), parse_constant=_finite, parse_float=_finite)
+        return DECODER.decode(text.decode())
     except RecursionError:
         raise DamagedRecord(f"{where}: nested too deeply") from None
     except ValueError as error:  # of JSON, of UTF-8, or of a number
@@ -164,6 +164,9 @@ def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text} is not a finite number")
     return number
+
+
+DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
 
 
 def is_number(value: Any) -> bool:
@@ -231,56 +234,55 @@ def pack(run_dir: Path, kept: Collection[str]) -> None:
     others that are not empty in PACKED. The files in `kept` stay as they are. A run that left anything but regular files
     and directories, or something that cannot be read, stays as it is."""
     try:
-        files = dict(_files(run_dir, None, "", kept))
+        left = list(_left(str(run_dir), "", kept))
     except DamagedRecord:
         return
+    files = {name: found for name, found in sorted(left) if found}
     for name in SERIES:
-        if name in files:
-            _write_bytes(run_dir, f"{name}.gz", gzip.compress(files.pop(name), COMPRESSION, mtime=0))
+        if found := files.pop(name, b""):
+            _write_bytes(run_dir, f"{name}.gz", gzip.compress(found, COMPRESSION, mtime=0))
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, found in sorted(files.items()):
+        for name, found in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(found)
             tar.addfile(member, io.BytesIO(found))
     _write_bytes(run_dir, PACKED, gzip.compress(archive.getvalue(), COMPRESSION, mtime=0))
-    keep_only(run_dir, (*kept, PACKED, *(f"{name}.gz" for name in SERIES)))
+    for name, _ in left:
+        (os.rmdir if name.endswith("/") else os.unlink)(f"{run_dir}/{name}")
 
 
-def _files(folder: Path | str, parent: int | None, at: str, left_out: Collection[str]) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the files that are not empty. Raises DamagedRecord."""
+def _left(folder: str, at: str, ignored: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files, each directory (`jobs/`) after what is in it. Raises DamagedRecord."""
     try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    except OSError as error:
-        raise DamagedRecord(f"{at}: {error.strerror}") from error
-    try:
-        with os.scandir(fd) as entries:
+        with os.scandir(f"{folder}/{at}") as entries:
             for entry in entries:
-                name = f"{at}{entry.name}"
+                name, size = f"{at}{entry.name}", entry.stat(follow_symlinks=False).st_size
+                if name in ignored:
+                    continue
                 if entry.is_dir(follow_symlinks=False) and at.count("/") < DEEPEST:
-                    yield from _files(entry.name, fd, f"{name}/", left_out)
-                elif not entry.is_file(follow_symlinks=False) or len(name) > LONGEST_PACKED:
-                    raise DamagedRecord(f"{name}: it is no regular file, or its name is too long")
-                elif name not in left_out and (found := _read_at(fd, entry.name)):
-                    yield name, found
+                    yield from _left(folder, f"{name}/", ())
+                    yield f"{name}/", b""
+                elif entry.is_file(follow_symlinks=False) and len(name) <= LONGEST_PACKED and size <= FILE_LIMIT_BYTES:
+                    yield name, _content_of(f"{folder}/{name}") if size else b""
+                else:
+                    raise DamagedRecord(f"{folder}/{name}: no regular file, too large, or with too long a name")
+    except OSError as error:
+        raise DamagedRecord(f"{folder}/{at}: {error}") from error
+
+
+def _content_of(place: str) -> bytes:
+    fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(fd, FILE_LIMIT_BYTES)
     finally:
         os.close(fd)
 
 
-def _read_at(folder: int, name: str) -> bytes:
-    try:
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        with open(fd, "rb", buffering=0) as file:
-            found = file.read(FILE_LIMIT_BYTES + 1)
-    except OSError as error:
-        raise DamagedRecord(f"{name}: {error.strerror}") from error
-    if len(found) > FILE_LIMIT_BYTES:
-        raise DamagedRecord(f"{name}: larger than {FILE_LIMIT_BYTES >> 20} MiB")
-    return found
-
-
 def remove(tree: Path) -> None:
     """All of a directory, however deep it is and whatever permissions a run gave to it; what cannot be removed stays."""
+    with suppress(OSError):
+        tree.unlink()
     with suppress(RecursionError):
         shutil.rmtree(tree, ignore_errors=True)
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
