@@ -77,7 +77,7 @@ def test_a_row_has_the_values_in_force_of_its_satellite(
 
 def test_a_satellite_that_is_a_link_file_has_no_rate_and_no_delay(tmp_path: Path) -> None:
     text = "time_s,rate_bps,delay_ms\n0,1e6,30\n"
-    assert of_satellite(tmp_path, "mine.csv", text) == ["none none none 0 same none 1".split()]
+    assert of_satellite(tmp_path, "mine.csv", text) == [["none", "none", "none", "0", "same", "none", "1"]]
 
 
 @pytest.mark.parametrize(("name", "text", "said"), [

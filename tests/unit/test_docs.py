@@ -35,8 +35,9 @@ def test_commands_are_understood(page: Path, line: str, tmp_path: Path, monkeypa
     elif "--help" not in words:
         arguments = parser().parse_intermixed_args(words)
         additions = Additions.beside_ours(arguments.additions)
+        packages = load_packages(additions.jobs, additions) if arguments.additions else PACKAGES
         if not arguments.check:
-            assert campaigns_of(path_of(arguments.scenario, additions), arguments, PACKAGES, additions)
+            assert campaigns_of(path_of(arguments.scenario, additions), arguments, packages, additions)
 
 
 def test_links_lead_somewhere() -> None:

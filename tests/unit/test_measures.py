@@ -19,6 +19,7 @@ from test_results import OURS, record, write_statistics
 from openbach_run.additions import Additions
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
 from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import (
@@ -102,6 +103,11 @@ def test_any_content_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory
     assert [one.column for one in found] == list(content or {})
     assert all(one.statistic in SENT and one.type in ("float", "int") and one.take in TAKES for one in found)
     assert from_records(json.loads(json.dumps(to_records({"dns": found})))) == {"dns": found}
+
+
+def test_a_record_of_another_version_is_understood() -> None:
+    kept = {"dns": [{"column": "answer_ms", "title": "answer time", "colour": "red"}]}
+    assert from_records(kept) == {"dns": (Measure("answer_ms", "answer_ms", "ms", "answer time"),)}
 
 
 def test_every_way_to_take_several_values_is_there() -> None:
@@ -217,6 +223,13 @@ def test_a_scenario_shows_any_column_that_its_jobs_measure(tmp_path: Path, measu
 def test_a_measure_that_no_job_has_is_refused_before_anything_runs(tmp_path: Path, measure: str, words: str) -> None:
     with pytest.raises(InputError, match=f"made.json: geo_loss: x-sweep.measure: .*{words}"):
         planned(scenario_that_shows(tmp_path, measure))
+
+
+def test_check_warns_of_a_measure_that_no_job_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--check", str(scenario_that_shows(tmp_path, "transfer_tme_s"))]) == 0
+    assert "warning: " in (said := capsys.readouterr().err) and "did you mean transfer_time_s?" in said
+    assert main.main(["--check", str(scenario_that_shows(tmp_path, "ttfb_s"))]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_without_x_sweep_the_table_shows_the_transfer_time_or_what_the_last_job_measures() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from test_jobs import NEW
 from test_jobs import package as job_folder
 
 from openbach_run.additions import Additions, packages_of
@@ -122,13 +123,14 @@ def test_installing_only_adds(name: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_real_agent_gets_the_packages_that_the_virtual_one_gets(name: str) -> None:
-    """One list: packages.txt. Playbooks of a job's own (pep, vpn) may add what building and the VPNs need."""
+    """One list: packages.txt. Playbooks of a job's own may add what building, modules of the kernel and the VPNs need."""
     install = yaml.safe_load(playbooks(PACKAGES[name])[f"install_{name}.yml"])
     installed = {one for task in install for one in task.get("ansible.builtin.apt", {}).get("name", [])}
     assert PACKAGES[name].debian
     assert installed >= set(PACKAGES[name].debian)
     added = {"pep": {*BUILDING, "passwd"}, "vpn": {one for folder in Additions().all("vpn-configs").values()
-                                                  for one in packages_of(folder)}}  # fmt: skip
+                                                  for one in packages_of(folder)},
+             "transport_profile": {"dkms", "linux-headers-{{ ansible_kernel }}"}}  # fmt: skip
     assert installed - set(PACKAGES[name].debian) <= added.get(name, set())
 
 
@@ -146,6 +148,18 @@ def test_a_users_job_gets_playbooks_or_keeps_its_own(tmp_path: Path) -> None:
     assert uninstall[0]["loop"] == ["/opt/openbach/agent/jobs/toy", "/usr/local/bin/asker"]
     (folder / "install_toy.yml").write_text("--- []\n")
     assert playbooks(load_packages([tmp_path])["toy"])["install_toy.yml"] == "--- []\n"
+
+
+def test_a_users_job_is_packed_with_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Here one for Debian only, which OpenBACH 2.6 could not install."""
+    folder = job_folder(tmp_path / "mine/jobs", {**NEW, "ansible_distribution": "Debian"})
+    (folder / "packages.txt").write_text("datamash\n")
+    assert main.main(["package", "-o", str(tmp_path / "out"), "--with", str(tmp_path / "mine")]) == 0
+    with tarfile.open(tmp_path / "out/jobs-2.7/toy.tar.gz") as tar:
+        install = tar.extractfile("install_toy.yml")
+        assert install is not None and b"name: [datamash]" in install.read()
+    assert not (tmp_path / "out/jobs-2.6/toy.tar.gz").exists()
+    assert "not in jobs-2.6: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("line", ["iperf 3", "-y", "Iperf3", "x; rm", "{{ item }}"])
@@ -187,7 +201,7 @@ def test_instructions_have_a_literal_value_for_every_argument(made: Path) -> Non
     assert rows.keys() == {name for scenario in project["scenario"] for name in scenario["arguments"]}
     assert all(rows.values())
     assert not [value for value in rows.values() if "$" in value]
-    assert (rows["vpn"], rows["size"], rows["loss"]) == ("none", "30M", "0")
+    assert (rows["vpn"], rows["size"], rows["loss"]) == ("none", "30M", "preset")
 
 
 def test_instructions_tell_the_form_by_a_job_and_end_what_is_left(made: Path) -> None:

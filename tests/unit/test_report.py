@@ -38,6 +38,7 @@ from openbach_run.report.recommendations import recommend
 from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import Table, as_markdown, plain
 
+MEASURE = "transfer_time_s"
 GEO_1 = {"scenario": ["geo_loss"], "loss": ["1"]}
 
 
@@ -199,7 +200,7 @@ def test_few_seeds_decide_nothing(tmp_path: Path) -> None:
     judged = verdict(few, {**TCP_IN_TCP, "least": 1.1})
     assert judged.verdict == NOT_DECIDED
     assert "4 of at least 5 seeds" in why(judged)
-    assert recommend([one for one in few.cells if one.values["scenario"] == "geo_loss"]) is None
+    assert recommend([one for one in few.cells if one.values["scenario"] == "geo_loss"], MEASURE) is None
 
 
 def test_only_the_best_counts_where_a_claim_says_so(campaigns: Campaigns) -> None:
@@ -249,7 +250,7 @@ def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
 
 def test_the_recommended_is_the_fastest_vpn_and_those_as_good_are_named(campaigns: Campaigns) -> None:
     cells = [one for one in campaigns.cells if matches(one, {**GEO_1, "cc": ["bbr2"]})]
-    chosen = recommend(cells)
+    chosen = recommend(cells, MEASURE)
     assert chosen is not None
     assert (chosen.best.values["vpn"], chosen.best.values["pep"]) == ("openvpn_tcp", "B")
     assert {one.values["vpn"] for one in chosen.as_good} == {"wireguard", "openvpn_udp", "openvpn_tcp"}
@@ -267,11 +268,11 @@ def test_among_equals_the_recommended_has_no_pep(tmp_path: Path) -> None:
             record["measures"]["transfer_time_s"] -= 1e-6
             file.write_text(json.dumps(record))
     cells = [one for one in read_campaigns([results]).cells if one.values["scenario"] == "geo_loss"]
-    without_b = recommend([one for one in cells if one.values["pep"] != "B"])
+    without_b = recommend([one for one in cells if one.values["pep"] != "B"], MEASURE)
     assert without_b is not None
     assert without_b.best.values["pep"] == "none"
     assert [one.values["pep"] for one in without_b.as_good] == ["A"]
-    with_b = recommend(cells)
+    with_b = recommend(cells, MEASURE)
     assert with_b is not None and with_b.best.values["pep"] == "B", "3 % less time"
 
 
@@ -450,3 +451,24 @@ def test_an_orbit_that_is_an_argument_tells_files_apart() -> None:
 
 def test_the_least_time_belongs_to_cells_that_transferred() -> None:
     assert Cell({"scenario": "voip", "size": "1G"}).least_transfer_time_s is None
+
+
+def drawn(results: Path, folder: Path, **plot: str) -> tuple[set[str], str]:
+    """The figures and tables of the GEO campaign, and the report's text, if its scenario asks for this."""
+    asked = json.loads((results / "campaign.json").read_text())
+    folder.mkdir()
+    (folder / "runs").symlink_to(results / "runs")
+    runs = [run for run in asked["runs"] if run["scenario"] == "geo_loss"]
+    (folder / "campaign.json").write_text(json.dumps({**asked, "runs": runs, "plots": {"geo_loss": plot}}))
+    assert main.main(["report", str(folder), "-o", str(folder / "report"), "--quiet"]) == 0
+    files = [*(folder / "report/figures").glob("geo_loss-*.svg"), *(folder / "report/tables").glob("geo_loss-*.md")]
+    return {file.stem.removeprefix("geo_loss-") for file in files}, (folder / "report/report.md").read_text()
+
+
+def test_a_scenario_says_what_is_drawn(results: Path, tmp_path: Path) -> None:
+    """Until then the report went by whether there was a transfer time."""
+    names, text = drawn(results, tmp_path / "goodput", measure="goodput_mbps", figure="matrix")
+    assert {"times", "loss", "ecdf", "compared-0.1"} <= names and "recommended" not in names
+    assert "goodput (Mbit/s)" in text and "GEO (geo_loss): transfer time" not in text
+    names, text = drawn(results, tmp_path / "measures", measure="transfer_time_s", figure="measures")
+    assert "measures" in names and not names & {"times", "loss", "ecdf", "recommended"}

@@ -40,6 +40,13 @@ def a_link(place: Path) -> None:
     place.symlink_to(target)
 
 
+def a_hard_link(place: Path) -> None:
+    a_link(place)
+    target = place.readlink()
+    place.unlink()
+    place.hardlink_to(target)
+
+
 def a_socket(place: Path) -> None:
     at = os.open(place.parent, os.O_DIRECTORY)
     try:
@@ -51,6 +58,7 @@ def a_socket(place: Path) -> None:
 
 KINDS: dict[str, Callable[[Path], None]] = {
     "a symbolic link": a_link,
+    "a hard link": a_hard_link,
     "a FIFO": os.mkfifo,
     "a socket": a_socket,
     "a directory": lambda place: place.mkdir(),

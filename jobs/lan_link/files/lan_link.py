@@ -15,6 +15,7 @@ import sys
 
 import collect_agent
 import netem
+from command import change, run, undo
 
 CONFIGURATION = "/opt/openbach/agent/jobs/lan_link/lan_link_rstats_filter.conf"
 PLACE = "last_mile"
@@ -64,7 +65,7 @@ def devices(interface: str) -> dict[str, str]:
 
 
 def apply(arguments: argparse.Namespace) -> None:
-    netem.run("ip", lines=[f"link add {INGRESS} type ifb", f"link set {INGRESS} up"])
+    change("ip", lines=[f"link add {INGRESS} type ifb", f"link set {INGRESS} up"])
     lines = [
         f"qdisc add dev {arguments.interface} clsact",
         f"filter add dev {arguments.interface} ingress matchall action mirred egress redirect dev {INGRESS}",
@@ -76,18 +77,17 @@ def apply(arguments: argparse.Namespace) -> None:
         seed = None if arguments.seed is None else netem.mixed(netem.mixed(2 * arguments.seed + number) + 1)
         options = f"{delay}{loss}{netem.seed_option(seed)}"
         lines.append(f"qdisc replace dev {device} root handle 1: netem limit {netem.LIMIT_PACKETS}{options}")
-    netem.run("tc", lines=lines)
+    change("tc", lines=lines)
 
 
 def clear(interface: str) -> None:
-    netem.try_lines("tc", [f"qdisc del dev {interface} root", f"qdisc del dev {interface} clsact"])
-    netem.try_lines("ip", [f"link del {INGRESS}"])
+    undo("tc", lines=[f"qdisc del dev {interface} root", f"qdisc del dev {interface} clsact"])
+    undo("ip", lines=[f"link del {INGRESS}"])
 
 
 def report(interface: str) -> None:
-    shown = {
-        one["dev"]: one for one in json.loads(netem.run("tc", "-s", "-j", "qdisc", "show")) if one["kind"] == "netem"
-    }
+    qdiscs = json.loads(run("tc", "-s", "-j", "qdisc", "show"))
+    shown = {one["dev"]: one for one in qdiscs if one["kind"] == "netem"}
     for name, device in devices(interface).items():
         if device not in shown:
             sys.exit(f"{device} has no netem qdisc: something else on this host removed it")

@@ -1,1 +1,1 @@
-../../satcom_link/files/netem.py
+../../common/netem.py

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import collect_agent
-import netem
+from command import run, undo
 
 INJECTOR = "prove"
 SEEN_PORT, UNSEEN_PORT = 9, 10  # discard and unassigned: nobody listens
@@ -209,10 +209,10 @@ def _tap(interface: str) -> Iterator[socket.socket]:
 def _injector(direction: Direction) -> Iterator[Callable[[int, int, int, float], int]]:
     """A function that sends packet `number` to a port, of a size, and then pauses; it returns the time of sending in ns."""
     ends = [_beyond(interface) for interface in (direction.arrives, direction.leaves)]
-    mac = json.loads(netem.run("ip", "-j", "link", "show", "dev", direction.arrives))[0]["address"]
-    netem.run("ip", lines=[f"link add {INJECTOR} type ifb", f"link set {INJECTOR} up"])
+    mac = json.loads(run("ip", "-j", "link", "show", "dev", direction.arrives))[0]["address"]
+    run("ip", lines=[f"link add {INJECTOR} type ifb", f"link set {INJECTOR} up"])
     try:
-        netem.run("tc", lines=[
+        run("tc", lines=[
             f"qdisc add dev {INJECTOR} clsact",
             f"filter add dev {INJECTOR} egress matchall action mirred ingress redirect dev {direction.arrives}",
         ])  # fmt: skip
@@ -229,7 +229,7 @@ def _injector(direction: Direction) -> Iterator[Callable[[int, int, int, float],
 
             yield send
     finally:
-        netem.try_lines("ip", [f"link del {INJECTOR}"])
+        undo("ip", lines=[f"link del {INJECTOR}"])
 
 
 def _packet(number: int, port: int, size: int, ends: list[str]) -> bytes:
@@ -245,8 +245,8 @@ def _packet(number: int, port: int, size: int, ends: list[str]) -> bytes:
 
 def _beyond(interface: str) -> str:
     """Address of the host at the other end: a gateway of a route over the interface, otherwise a neighbour."""
-    routes = json.loads(netem.run("ip", "-j", "-4", "route", "show", "dev", interface))
-    neighbours = json.loads(netem.run("ip", "-j", "-4", "neighbour", "show", "dev", interface))
+    routes = json.loads(run("ip", "-j", "-4", "route", "show", "dev", interface))
+    neighbours = json.loads(run("ip", "-j", "-4", "neighbour", "show", "dev", interface))
     found = [*(route["gateway"] for route in routes if "gateway" in route), *(one["dst"] for one in neighbours)]
     if not found:
         sys.exit(f"{interface}: no route over it has a gateway, and it has no neighbour: the link cannot be measured")

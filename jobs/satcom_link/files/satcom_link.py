@@ -31,6 +31,7 @@ import link_file
 import link_proof
 import netem
 import presets
+from command import LINKS, change, run, undo, wait_for
 from link_file import Change, State
 from presets import NONE, PRESET, SAME, Buffer
 
@@ -46,8 +47,6 @@ CODEL_TARGET = 0.05
 """Of the RTT: RFC 8289, section 4.2, which has the interval at one RTT (section 4.3)."""
 UP = "measured"
 """Alias of the queues' interfaces when the link has proved itself."""
-LIMIT_S = 60.0
-RETRY_S = 0.1
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 VALUES = {
     "--rate": "bit/s of the forward direction, e.g. 10M",
@@ -222,7 +221,7 @@ def loss_line(direction: Direction, arguments: argparse.Namespace) -> str:
 
 
 def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -> None:
-    netem.run(
+    change(
         "ip", lines=[line for one in both for line in (f"link add {one.queue} type ifb", f"link set {one.queue} up")]
     )
     lines = []
@@ -237,7 +236,7 @@ def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -
             *([f"qdisc replace {loss_line(one, arguments)}"] if one.loss_pct else []),
             f"qdisc replace {delay_line(one, arguments, state, step=1)}",
         ]
-    netem.run("tc", lines=lines)
+    change("tc", lines=lines)
 
 
 def clear(both: Both) -> None:
@@ -245,8 +244,8 @@ def clear(both: Both) -> None:
     lines = [
         line for one in both for line in (f"qdisc del dev {one.leaves} root", f"qdisc del dev {one.arrives} clsact")
     ]
-    netem.try_lines("tc", lines)
-    netem.try_lines("ip", [f"link del {one.queue}" for one in both])
+    undo("tc", lines=lines)
+    undo("ip", lines=[f"link del {one.queue}" for one in both])
 
 
 # What comes of it
@@ -266,7 +265,7 @@ class Counters:
 
 def counters(both: Both) -> dict[str, Counters]:
     """By direction; ends the job if a qdisc is no longer there."""
-    shown = {(one["dev"], one["handle"]): one for one in json.loads(netem.run("tc", "-s", "-j", "qdisc", "show"))}
+    shown = {(one["dev"], one["handle"]): one for one in json.loads(run("tc", "-s", "-j", "qdisc", "show"))}
     found = {}
     for one in both:
         if missing := [key for key in ((one.leaves, DELAY), (one.queue, "1:"), (one.queue, "10:")) if key not in shown]:
@@ -386,14 +385,14 @@ def report(both: Both, before: dict[str, Counters]) -> None:
 
 def wait() -> None:
     """Returns when the link of this host is up. Ends the job if it does not come up."""
-    end_s = time.monotonic() + LIMIT_S
-    while UP not in (link.get("ifalias") for link in json.loads(netem.run("ip", "-j", "link", "show"))):
-        if time.monotonic() > end_s:
-            sys.exit(f"no satellite link is up on this host after {LIMIT_S:g} s")
-        time.sleep(RETRY_S)
+
+    def is_up() -> bool:
+        return UP in (link.get("ifalias") for link in json.loads(run("ip", "-j", "link", "show")))
+
+    wait_for("no satellite link is up on this host", is_up, told_by=LINKS)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def emulate(arguments: argparse.Namespace) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         both = directions(arguments)
@@ -405,7 +404,7 @@ def run(arguments: argparse.Namespace) -> None:
         apply(both, arguments, states)
         for one in both:
             link_proof.prove(one, asked(one, arguments, states[one.name]), partial(counters_of, both, one.name))
-        netem.run("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
+        change("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
         before = counters(both)
         player = Player(both, arguments, states)
@@ -421,7 +420,7 @@ def main() -> None:
     if arguments.mode == "wait":
         wait()
     else:
-        run(arguments)
+        emulate(arguments)
 
 
 if __name__ == "__main__":

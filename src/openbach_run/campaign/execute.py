@@ -9,6 +9,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from openbach_run.results.files import columns, csv_line, csv_lines
 from openbach_run.results.measures import brought_up_to_date, measures
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
+
+LONG_S = 2.0
+"""What takes longer shows how far it is."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,10 @@ class Executor:
         """Adds each run to results.csv as it ends; at the end that has them in the order of `runs`. Raises what the first
         failing worker raised (a full disk, say); KeyboardInterrupt ends the guests."""
         waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
-        for one in runs:
+        begin_s = time.monotonic()
+        for number, one in enumerate(runs):
+            if time.monotonic() - begin_s > LONG_S:
+                reporter.show("reading finished runs", number / len(runs))
             done = known_record(self.store, one)
             if done is not None:
                 self.records[done.run_id] = done
@@ -73,9 +80,7 @@ class Executor:
         self._lock = threading.Lock()
         self._runs, self._reporter = runs, reporter
         self._write_results([] if self.rerun else self.known(runs))
-        workers = [
-            threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in self.cpus[:to_do]
-        ]
+        workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in self.cpus[:to_do]]
         try:
             for worker in workers:
                 worker.start()
@@ -85,9 +90,10 @@ class Executor:
                     self._progress.show()
         except BaseException:
             self._errors.append(InterruptedError())
-            self._stop()
-            for worker in workers:
-                if worker.ident is not None:
+            try:
+                self._stop()
+            finally:
+                for worker in (one for one in workers if one.ident is not None):
                     worker.join(10)
             raise
         finally:
@@ -97,8 +103,10 @@ class Executor:
             raise self._errors[0]
 
     def _stop(self) -> None:
-        for engine in {id(one.engine): one.engine for one in self._runs}.values():
-            engine.stop()
+        """Stops every engine, also after one could not be. Raises what the first of them raised."""
+        with ExitStack() as stack:
+            for engine in {id(one.engine): one.engine for one in self._runs}.values():
+                stack.callback(engine.stop)
 
     def _work(self, waiting: queue.SimpleQueue[PlannedRun], cpu: int) -> None:
         while not self._errors:
@@ -110,7 +118,10 @@ class Executor:
                 self._run(planned, cpu)
             except BaseException as error:
                 self._errors.append(error)
-                self._stop()
+                try:
+                    self._stop()
+                except Exception as failed:  # told, and not in place of the reason
+                    self._reporter.say(f"stopping the other runs: {failed}")
 
     def _run(self, planned: PlannedRun, cpu: int) -> None:
         spec = planned.spec

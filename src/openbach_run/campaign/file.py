@@ -58,7 +58,8 @@ def plan_file(
 def _content(path: Path) -> dict[str, Any]:
     content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("scenarios"), list) or not content["scenarios"]:
-        raise InputError(f"{path}: a campaign file has a list `scenarios`; see docs/reference.md")
+        words = "a campaign file has a list `scenarios` (docs/reference.md), a scenario `functions` or `inherits`"
+        raise InputError(f"{path}: {words} (docs/scenarios.md)")
     if unknown := content.keys() - {"seeds", "scenarios"}:
         raise InputError(f"{path}: {sorted(map(str, unknown))[0]}: a campaign file has the keys seeds and scenarios")
     return content

@@ -39,7 +39,9 @@ def _mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) ->
     """Of the runs to do, each as long as the known ones of its cell, or else as those that are most like it."""
     walls_s: dict[frozenset[tuple[str, str]], list[float]] = {}
     for record in known:
-        walls_s.setdefault(frozenset({"scenario": record.scenario, **record.arguments}.items()), []).append(record.wall_s)
+        walls_s.setdefault(frozenset({"scenario": record.scenario, **record.arguments}.items()), []).append(
+            record.wall_s
+        )
     means_s = {cell: mean(walls) for cell, walls in walls_s.items()}
     cells = [frozenset(cell.items()) for cell in to_do]
     exactly = [means_s[cell] for cell in cells if cell in means_s]
@@ -49,11 +51,15 @@ def _mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) ->
     return total_s / len(cells) if cells else 0.0
 
 
-def _of_the_most_like(cell: frozenset[tuple[str, str]], walls_s: Mapping[frozenset[tuple[str, str]], list[float]]) -> float:
+def _of_the_most_like(
+    cell: frozenset[tuple[str, str]], walls_s: Mapping[frozenset[tuple[str, str]], list[float]]
+) -> float:
     """Mean wall time of the known runs with the most values in common with the cell."""
     likeness = {known: len(cell & known) for known in _some(list(walls_s))}
     most = max(likeness.values(), default=0)
-    return mean([wall_s for known, alike in likeness.items() if alike == most for wall_s in walls_s[known]] or [UNKNOWN_WALL_S])
+    return mean(
+        [wall_s for known, alike in likeness.items() if alike == most for wall_s in walls_s[known]] or [UNKNOWN_WALL_S]
+    )
 
 
 def _some(of: Sequence[T]) -> Sequence[T]:

@@ -23,6 +23,7 @@ from openbach_run.openbach.limits import Wrong, folders_used, uses, wrong_values
 from openbach_run.openbach.measures import Declared, Measure, check_agreement, in_words, near
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
+from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_in, names_used
 from openbach_run.openbach.values import jobs_started
 from openbach_run.satellite.given import ORBIT, Preset, in_force, read_link_file, read_presets
@@ -74,6 +75,12 @@ class Campaign:
             return str(self.scenario.sweep[MEASURE])
         columns = [one.column for one in self.declared]
         return USUAL if USUAL in columns else next(iter(columns), None)
+
+    @property
+    def plot(self) -> dict[str, str]:
+        """What the report draws of it: `measure`, and `figure` if the scenario says which."""
+        drawn = {MEASURE: self.measure, "figure": self.scenario.sweep.get("figure")}
+        return {key: str(value) for key, value in drawn.items() if value is not None}
 
     @property
     def measure_in_words(self) -> str:
@@ -231,7 +238,7 @@ def campaign_of(
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
     campaign = replace(campaign, measures=measures_of_jobs(campaign.jobs(), packages))
     for one in (*subs.values(), scenario):
-        _check_measure(path, one, campaign.measures)
+        check_measure(path, one, campaign.measures)
     return campaign
 
 
@@ -242,16 +249,20 @@ def measures_of_jobs(jobs: Iterable[str], packages: Mapping[str, Package]) -> di
     return found
 
 
-def _check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
-    """Raises InputError for an x-sweep.measure that no job of the scenario declares (a suffix in front is that of a run)."""
+def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
+    """Raises InputError for an x-sweep.measure that no job of the scenario declares (a suffix in front is that of a run),
+    or a figure that there is not."""
+    if (drawn := scenario.sweep.get("figure", FIGURES[0])) not in FIGURES:
+        raise InputError(f"{path}: {scenario.name}: x-sweep.figure: {drawn!r} is none of {', '.join(FIGURES)}")
     wanted = scenario.sweep.get(MEASURE)
     columns = {job: [one.column for one in measures if one.is_column] for job, measures in declared.items()}
     every = [column for listed in columns.values() for column in listed]
     if wanted is None or any(f"_{wanted}".endswith(f"_{column}") for column in every):
         return
+    key = "plot" if path.suffix in (".yml", ".yaml") else "x-sweep"
     there = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
     raise InputError(
-        f"{path}: {scenario.name}: x-sweep.measure: no job of the scenario measures {wanted}; "
+        f"{path}: {scenario.name}: {key}.measure: no job of the scenario measures {wanted}; "
         f"{near(str(wanted), every)}{there or 'none of them has a measures.yml'}"
     )
 

@@ -61,16 +61,19 @@ def unfold_all(records: Sequence[Record], runs: Path) -> list[Record]:
 
 
 def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
-    """The campaign that a scenario stands for whose functions all start the same other scenario."""
+    """The campaign that a scenario stands for whose functions all start the same other scenario; the scenario's own as
+    long as none of these has been started."""
     bodies = [function[kind_of(function)] for function in campaign.scenario.functions]
     started = {body.get("scenario_name") for body in bodies}
     if len(started) != 1 or (name := str(*started)) not in campaign.sub_scenarios:
         return campaign
     sub, parts = campaign.sub_scenarios[name], [part for part in unfolded if part.scenario == name]
-    names = [*bodies[0]["arguments"], *sub.defaults]
+    if not parts:
+        return campaign
     values = {
-        argument: tuple(dict.fromkeys(part.arguments[argument] for part in parts if argument in part.arguments))
-        for argument in names
+        argument: tuple(dict.fromkeys(part.arguments[argument] for part in parts))
+        for argument in [*bodies[0]["arguments"], *sub.defaults]
+        if all(argument in part.arguments for part in parts)
     }
     return replace(campaign, scenario=sub, sub_scenarios={}, values=values)
 

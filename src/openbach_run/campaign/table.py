@@ -49,7 +49,7 @@ def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str | None:
-    """What to say when runs have finished without the measure that x-sweep.measure names: which, and what they sent."""
+    """What to say when runs have finished without the measure that the scenario shows: which, and what they sent."""
     finished = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
     without = [one for one in finished if one.measures.get(campaign.measure or "") is None]
     if MEASURE not in campaign.scenario.sweep or not without:
@@ -64,7 +64,7 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
     columns = ", ".join(name for name, value in without[0].measures.items() if value is not None) or "none"
     return (
         f"{campaign.scenario.name}: {len(without)} of {len(finished)} finished runs have no {campaign.measure}{statistic}, "
-        f"which x-sweep.measure names. The first of them ({runs / without[0].run_id}) has the columns {columns}; "
+        f"which its table shows. The first of them ({runs / without[0].run_id}) has the columns {columns}; "
         f"its jobs sent\n  {there}"
     )
 

@@ -83,7 +83,8 @@ examples:
   openbach-run scenarios/geo_loss.json vpn=wireguard,openvpn_udp cc=bbr loss=0.5,2 --seeds 5
       four cells with five seeds each; a cell shows the median and its 95 % interval
   openbach-run geo vpn=none cc=cubic --pcap
-      one run; its packets are in results/geo/runs/<run id>/capture.pcapng
+      one run; its packets are in results/geo/runs/<run id>/capture.pcapng, and the
+      commands that built its hosts, link, tunnel and proxy in commands.sh beside it
   openbach-run campaigns/matrix.yml --dry-run
       how long the published report's 144 cells would take; without --dry-run they are run
   openbach-run --engine controller --controller 172.20.34.80 geo vpn=wireguard cc=bbr
@@ -235,7 +236,7 @@ def _main(arguments: argparse.Namespace) -> int:
         return OK
     with store.opened():
         planned = _planned(campaigns, arguments, packages, additions, controller)
-        store.write("campaign.json", _description(path, arguments, planned))
+        store.write("campaign.json", _description(path, arguments, campaigns, planned))
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
         executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun)
         try:
@@ -359,12 +360,20 @@ def _path_options(arguments: argparse.Namespace) -> list[str]:
     return [word for option, path in paths for word in (option, _shown(path))]
 
 
-def _description(path: Path, arguments: argparse.Namespace, planned: Sequence[PlannedRun]) -> Iterator[str]:
+def _description(
+    path: Path, arguments: argparse.Namespace, campaigns: Sequence[Campaign], planned: Sequence[PlannedRun]
+) -> Iterator[str]:
     """What was asked for, as JSON, a run a line: a report shows also what has not been run."""
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
     options += _path_options(arguments)
-    command = shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options])
-    yield f'{{"command": {json.dumps(command)},\n "commit": {json.dumps(_commit())},\n "runs": [\n'
+    asked = {
+        "command": shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options]),
+        "commit": _commit(),
+        "plots": {campaign.scenario.name: campaign.plot for campaign in campaigns},
+    }
+    yield from (f"{'{' if number == 0 else ' '}{json.dumps(name)}: {json.dumps(value)},\n"
+                for number, (name, value) in enumerate(asked.items()))  # fmt: skip
+    yield ' "runs": [\n'
     for number, spec in enumerate(one.spec for one in planned):
         run = {"run_id": spec.run_id, "scenario": spec.scenario_name, "arguments": spec.values, "seed": spec.seed}
         yield f"{',' if number else ' '}{json.dumps(run)}\n"

@@ -32,9 +32,8 @@ def expand(path: Path) -> dict[str, Any]:
     name, content = path.stem, source.content
     if "table_of" in content:
         whole = expand(found(path, "table_of", content["table_of"]))
-        if content.keys() != {"table_of"} or any(
-            "start_scenario_instance" in one for one in whole["openbach_functions"]
-        ):
+        keys = {key for function in whole["openbach_functions"] for key in function}
+        if content.keys() != {"table_of"} or "start_scenario_instance" in keys:
             raise source.wrong("a table has no other key, and is of a scenario that is no table", "table_of")
         return table_of(name, whole)
     for key in ("functions", "end"):
@@ -51,7 +50,7 @@ def expand(path: Path) -> dict[str, Any]:
     constants = {name: one for name, one in content.get("constants", {}).items() if name in used}
     arguments = {name: text for name, text in content.get("arguments", {}).items() if name in used}
     addresses = {name: text for name, text in content.get("addresses", {}).items() if name in used}
-    for name in sweep.keys() - arguments.keys() - constants.keys():
+    for name in sorted(sweep.keys() - arguments.keys() - constants.keys()):
         raise source.wrong(f"no function of the scenario uses ${name}", "sweep", name)
     here = {"file": os.path.relpath(inventory_file, path.parent)} if own else {}
     files = [name for name, one in constants.items() if one.get("file") == "yes"]
@@ -82,7 +81,7 @@ def _values(source: Source) -> dict[str, str]:
     """The values of constants and arguments: those of `values` first."""
     arguments, constants = source.content.get("arguments", {}), source.content.get("constants", {})
     given = source.content.get("values", {})
-    for key in ("values", "fixed", "sweep"):
+    for key in ("values", "sweep"):
         for name in source.content.get(key, {}):
             if name not in arguments | constants:
                 known = arguments | constants
@@ -107,14 +106,12 @@ class _Functions:
     another one's value is (`x-same`)."""
 
     def __init__(self, source: Source, inventory: Inventory, leaders: Mapping[str, str]) -> None:
-        self._source, self._leaders, self._fixed = source, leaders, source.content.get("fixed", {})
+        self._source, self._leaders = source, leaders
         self._groups = source.content.get("groups", {})
         self._entities = {name: host.entity for host in inventory.hosts for name in (host.name, host.entity)}
         entries = source.content["functions"]
-        for label in entries.keys() & {*self._groups, TEAR_DOWN}:
-            raise source.wrong(
-                "is the name of a group, or of the function that `end` makes, as well", "functions", label
-            )
+        for label in sorted(entries.keys() & {*self._groups, TEAR_DOWN}):
+            raise source.wrong("is the name of a group, or of the function of `end`, as well", "functions", label)
         self._numbers = {label: number for number, label in enumerate([*entries, TEAR_DOWN])}
         self.same: dict[str, list[str]] = {}
         self.all = [self._function(label, entry, "functions", label) for label, entry in entries.items()]
@@ -135,10 +132,8 @@ class _Functions:
         else:
             host, (job, arguments) = body.pop("on", None), body.popitem() if body else (None, None)
             if body or host is None or not isinstance(arguments, dict):
-                text = (
-                    f"should have `on`, a host, and a job with its arguments, or `stop`; and may have {listed(WAITS)}"
-                )
-                raise self._source.wrong(text, *place)
+                text = "should have `on`, a host, and a job with its arguments, or `stop`; and may have"
+                raise self._source.wrong(f"{text} {listed(WAITS)}", *place)
             if host not in self._entities:
                 hosts = listed(name for name, entity in self._entities.items() if name != entity)
                 raise self._source.wrong(f"the inventory has no host {host}; it has {hosts}", *place, "on")
@@ -168,7 +163,7 @@ class _Functions:
         return list(dict.fromkeys(found))
 
     def _replaced(self, value: Any, at: str, *place: str) -> Any:
-        """With the value that is fixed, or that is followed, in place of `$name`."""
+        """With the name that is followed in place of the one that follows."""
         if isinstance(value, dict):
             return {key: self._replaced(one, f"{at}.{key}", *place) for key, one in value.items()}
         if isinstance(value, list):
@@ -176,15 +171,10 @@ class _Functions:
         name = sole_placeholder(value)
         if name is not None and name in self._leaders:
             self.same.setdefault(name, []).append(at)
-            name = self._leaders[name]
-            return self._fixed.get(name, f"${name}")
-        if name in self._fixed:
-            return self._fixed[name]
+            return f"${self._leaders[name]}"
         for one in self._names(value, *place):
-            if one in self._leaders or one in self._fixed:
-                raise self._source.wrong(
-                    f"{value!r}: ${one} can only be a whole value: it may be that of another", *place
-                )
+            if one in self._leaders:
+                raise self._source.wrong(f"{value!r}: ${one} can only be a whole value, as another's may be", *place)
         return value
 
     def _names(self, text: str, *place: str) -> list[str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -89,6 +89,12 @@ def in_words(column: str, declared: Iterable[Measure]) -> str:
     return f"{suffix.replace('_', ' ')} {measure.words}".strip()
 
 
+def over_time(statistic: str, declared: Iterable[Measure]) -> Measure:
+    """The measure of a job that says what a statistic is over time, or what its name says."""
+    fitting = [one for one in declared if one.statistic == statistic and one.take not in TAKES_OF_ALL]
+    return min(fitting, key=lambda one: one.is_column, default=from_name(statistic))
+
+
 def flat(declared: Declared) -> list[Measure]:
     return [one for measures in declared.values() for one in measures]
 
@@ -104,7 +110,12 @@ def _to_records(declared: tuple[tuple[str, tuple[Measure, ...]], ...]) -> dict[s
 
 
 def from_records(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[Measure, ...]]:
-    return {job: tuple(Measure(**one) for one in measures) for job, measures in kept.items()}
+    """What another version has kept besides, or has not kept, does not matter."""
+    return {job: tuple(map(_kept, measures)) for job, measures in kept.items()}
+
+
+def _kept(one: Mapping[str, Any]) -> Measure:
+    return replace(from_name(one["column"]), **{key: one[key] for key in KEYS if key in one})
 
 
 # Reading

@@ -76,13 +76,18 @@ def parser() -> argparse.ArgumentParser:
         "--inventory", type=Path, default=INVENTORY, metavar="FILE",
         help="the platform's hosts and networks; the scenarios get its addresses (default inventory.yml)",
     )  # fmt: skip
+    made.add_argument(
+        "--with", type=Path, action="append", default=[], metavar="DIR", dest="additions",
+        help="a directory of yours whose jobs are packed as well (docs/jobs.md)",
+    )  # fmt: skip
     return made
 
 
 def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     check_project_name(arguments.project)
-    packages = load_packages(Additions().jobs)
+    additions = Additions.beside_ours(arguments.additions)
+    packages = load_packages(additions.jobs, additions)
     inventory = load_inventory(arguments.inventory)
     scenarios = [with_addresses(one, inventory) for one in load_scenarios(REPOSITORY / "scenarios", packages)]
     output: Path = arguments.output
@@ -94,8 +99,12 @@ def main(argv: list[str]) -> int:
         assert package.files is not None
         made = playbooks(package)
         (output / f"jobs-2.7/{name}.tar.gz").write_bytes(pack(package.files.parent, made))
-        old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
-        (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package.files.parent, made | old))
+        try:
+            old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
+        except InputError as error:
+            print(f"not in jobs-2.6: {error}", file=sys.stderr)
+        else:
+            (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package.files.parent, made | old))
     addresses = agent_addresses(arguments.inventory)
     (output / "README.md").write_text(instructions(arguments.project, inventory, scenarios, addresses, packages))
     print(f"{output}: {len(packages)} jobs, {len(scenarios)} scenarios, {len(inventory.hosts)} entities")

@@ -52,7 +52,6 @@ NAMED: dict[str, Shape] = {
     ),
     "addresses": TEXTS,
     "values": TEXTS,
-    "fixed": TEXTS,
     "groups": (_by_name(is_labels), "lists of functions by name"),
     "functions": (_by_name(lambda value: isinstance(value, dict)), "functions by label"),
 }

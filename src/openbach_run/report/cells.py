@@ -16,6 +16,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.scenario import SAME
+from openbach_run.openbach.source import MATRIX
 from openbach_run.paths import REPOSITORY
 from openbach_run.results import run_files
 from openbach_run.results.intervals import Estimate, estimate
@@ -77,6 +78,17 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Plot:
+    """What a scenario asks to be drawn (`x-sweep`): a column of results.csv, and one of source.FIGURES."""
+
+    measure: str = "transfer_time_s"
+    figure: str = MATRIX
+
+
+DEFAULT = Plot()
+
+
+@dataclass(frozen=True)
 class Campaigns:
     """The campaigns of a report. `commands` run them again."""
 
@@ -84,6 +96,8 @@ class Campaigns:
     cells: list[Cell]
     declared: Declared = field(default_factory=dict)
     """What the measures are."""
+    plots: dict[str, Plot] = field(default_factory=dict)
+    """By scenario; results from before there were any have none."""
 
     @property
     def runs(self) -> list[Run]:
@@ -104,10 +118,12 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
     commands: list[str] = []
     cells: dict[tuple[tuple[str, str], ...], Cell] = {}
     seeds: dict[int, set[int]] = {}
+    plots: dict[str, Plot] = {}
     for directory in directories:
         asked = _asked(directory)
         checkout = f"git checkout {asked['commit'][:12]} && " if asked.get("commit") else ""
         commands.append(checkout + asked["command"])
+        plots |= {printable(name): Plot(**plot) for name, plot in asked.get("plots", {}).items()}
         store = Store(directory)
         orbits: dict[str, Any] = {}
         for planned in asked["runs"]:
@@ -124,7 +140,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             if planned["seed"] not in seeds.setdefault(id(cell), set()):
                 seeds[id(cell)].add(planned["seed"])
                 cell.runs.append(Run(planned["seed"], run_dir, record))
-    found = Campaigns(commands, list(cells.values()))
+    found = Campaigns(commands, list(cells.values()), plots=plots)
     return replace(found, declared=_declared(found.records))
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from openbach_run.additions import Additions
 from openbach_run.errors import InputError
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
@@ -112,7 +113,7 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
     settings = content.settings(campaigns)
     named_tables = {
         "claims": content.claims_table(verdicts),
-        "platform": content.platform_table(campaigns, content.named_packages(REPOSITORY)),
+        "platform": content.platform_table(campaigns, content.named_packages(Additions())),
     }
     sections = []
     drawn = 0

@@ -8,26 +8,27 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
-from openbach_run.openbach.measures import Declared, flat, from_name, in_words, measure_of
+from openbach_run.additions import DESCRIBED, Additions, packages_of
+from openbach_run.openbach.measures import Declared, Measure, flat, from_name, in_words, measure_of
 from openbach_run.openbach.scenario import SAME
+from openbach_run.openbach.source import MATRIX
+from openbach_run.paths import REPOSITORY
 from openbach_run.report import figures
-from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, printable, said
+from openbach_run.report.cells import DEFAULT, Campaigns, Cell, Plot, file_name, name_of, printable, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
-from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values
-from openbach_run.report.recommendations import AS_GOOD, recommend
+from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values, without_unit
+from openbach_run.report.recommendations import AS_GOOD, EQUAL, recommend
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.tables import Markdown, Table, figure, plain
 
-MEASURE = "transfer_time_s"
 FACTORS = ("vpn", "pep", "cc", "loss")
 CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
 }
-WHERE = {"scenario", "orbit"}
-"""What all cells of a section share, whatever the scenario's arguments are."""
 CURVE_POINTS = 3
 """Fewer values of the number make no curve."""
 CURVE_LINES = 8
@@ -48,22 +49,40 @@ class Setting:
     cells: list[Cell]
     declared: Declared = field(default_factory=dict)
     """What the measures are."""
+    plot: Plot = DEFAULT
+
+    @property
+    def words(self) -> str:
+        """The measure that its scenario asks for: `transfer time (s)`."""
+        return in_words(self.plot.measure, flat(self.declared))
+
+    @property
+    def measure(self) -> Measure:
+        return measure_of(self.plot.measure, flat(self.declared))[1]
+
+    @property
+    def is_time(self) -> bool:
+        """Whether a configuration is recommended for having least of the measure."""
+        return self.measure.unit in ("s", "ms")
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it has all four factors, no other numbers, and a transfer time: then it is drawn as the published
-        report's tables."""
+        """Whether its scenario asks for the published report's figures and tables, and it has what they show: all four
+        factors, no other numbers, and the measure."""
         return (
-            all(name in self.cells[0].values for name in FACTORS)
+            self.plot.figure == MATRIX
+            and all(name in self.cells[0].values for name in FACTORS)
             and all(len(values(self.cells, name)) == 1 for name in CURVES if name not in FACTORS)
-            and any(cell.measured(MEASURE) for cell in self.cells)
+            and any(cell.measured(self.plot.measure) for cell in self.cells)
         )
 
 
 def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
-        apart = (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - WHERE
+        apart = (
+            (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - {"scenario"}
+        )
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
@@ -80,9 +99,8 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         told_apart.pop("orbit", None)
         orbit = shared.pop("orbit", "")
         inside = ", ".join([scenario, *(f"{name}={value}" for name, value in told_apart.items())])
-        found.append(
-            Setting(named, f"{orbit.upper()} ({inside})" if orbit else inside, shared, cells, campaigns.declared)
-        )
+        title, plot = f"{orbit.upper()} ({inside})" if orbit else inside, campaigns.plots.get(scenario, DEFAULT)
+        found.append(Setting(named, title, shared, cells, campaigns.declared, plot))
     return found
 
 
@@ -90,17 +108,17 @@ def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
     cells, name, title = setting.cells, setting.name, setting.title
     if not setting.is_matrix:
         return [*curves(setting), *figures.time_series(name, title, cells, setting.declared)]
-    made = [figures.heat_map(f"{name}-times", title, cells)]
+    drawn = (setting.plot.measure, setting.words)
+    made = [figures.heat_map(f"{name}-times", title, cells, *drawn)]
     for loss in values(cells, "loss"):
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
-        if any(against(cell, chosen, baseline) for cell in chosen):
-            made.append(
-                figures.compared(file_name(name, "compared", loss), f"{title}, {said('loss', loss)}", chosen, baseline)
-            )
+        if any(against(cell, chosen, baseline, setting.plot.measure) for cell in chosen):
+            file, there = file_name(name, "compared", loss), f"{title}, {said('loss', loss)}"
+            made.append(figures.compared(file, there, chosen, baseline, *drawn))
     if len(values(cells, "loss")) > 1:
-        made.append(figures.loss_curves(f"{name}-loss", title, cells))
+        made.append(figures.loss_curves(f"{name}-loss", title, cells, *drawn))
     if len(cells[0].runs) > 1:
-        made.append(figures.distributions(f"{name}-ecdf", title, cells))
+        made.append(figures.distributions(f"{name}-ecdf", title, cells, *drawn))
     return [*made, *curves(setting), *figures.time_series(name, title, cells, setting.declared)]
 
 
@@ -122,10 +140,9 @@ def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
     """Tables by the name of their files."""
     if not setting.is_matrix:
         return measures_tables(setting)
-    made = {
-        f"{setting.name}-times": times_table(setting),
-        f"{setting.name}-recommended": recommendations_table(setting),
-    }
+    made = {f"{setting.name}-times": times_table(setting)}
+    if setting.is_time:
+        made[f"{setting.name}-recommended"] = recommendations_table(setting)
     for loss in values(setting.cells, "loss"):
         if changes := changes_table(setting, loss, baseline):
             made[file_name(setting.name, "compared", loss)] = changes
@@ -133,30 +150,32 @@ def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
 
 
 def times_table(setting: Setting) -> Table:
-    """Transfer times: a row per VPN, PEP position and transport, a column per loss."""
+    """The measure: a row per VPN, PEP position and transport, a column per loss."""
+    measure = setting.plot.measure
     losses, transports = values(setting.cells, "loss"), values(setting.cells, "cc")
     rows = [
-        [vpn, pep, cc, *(shown(find(setting.cells, vpn=vpn, pep=pep, cc=cc, loss=loss), MEASURE) for loss in losses)]
+        [vpn, pep, cc, *(shown(find(setting.cells, vpn=vpn, pep=pep, cc=cc, loss=loss), measure) for loss in losses)]
         for vpn, pep in configurations(setting.cells)
         for cc in transports
     ]
     header = ["vpn", "pep", "cc", *(f"loss {loss} %" for loss in losses)]
-    return Table(f"{setting.title}: transfer time (s)", header, rows, note(setting.cells), 3)
+    return Table(f"{setting.title}: {setting.words}", header, rows, note(setting.cells), 3)
 
 
 def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> Table | None:
-    """Time more (+) or less (−) than the baseline with the same transport; None where nothing can be compared."""
+    """How much more (+) or less (−) than the baseline with the same transport; None where nothing can be compared."""
     cells = [cell for cell in setting.cells if cell.values["loss"] == loss]
     transports = values(cells, "cc")
-    if not any(against(cell, cells, baseline) for cell in cells):
+    measure = setting.plot.measure
+    if not any(against(cell, cells, baseline, measure) for cell in cells):
         return None
     rows = []
     for vpn, pep in configurations(cells):
         if not baseline.items() <= {"vpn": vpn, "pep": pep}.items():
             chosen = [find(cells, vpn=vpn, pep=pep, cc=cc) for cc in transports]
-            changes = [change(against(cell, cells, baseline), cell) if cell else "–" for cell in chosen]
+            changes = [change(against(cell, cells, baseline, measure), cell) if cell else "–" for cell in chosen]
             rows.append([vpn, pep, *changes])
-    title = f"{setting.title}, {said('loss', loss)}: transfer time against {name_of_baseline(baseline)}"
+    title = f"{setting.title}, {said('loss', loss)}: {without_unit(setting.words)} against {name_of_baseline(baseline)}"
     return Table(title, ["vpn", "pep", *transports], rows, "median of paired changes [95 % bootstrap interval]", 2)
 
 
@@ -266,7 +285,8 @@ def recommendations_table(setting: Setting) -> Table:
     rows = []
     for loss in values(setting.cells, "loss"):
         for cc in values(setting.cells, "cc"):
-            chosen = recommend([one for one in setting.cells if (one.values["loss"], one.values["cc"]) == (loss, cc)])
+            cells = [one for one in setting.cells if (one.values["loss"], one.values["cc"]) == (loss, cc)]
+            chosen = recommend(cells, setting.plot.measure)
             if chosen is None:
                 rows.append([loss, cc, f"none: a VPN and {MIN_SEEDS} seeds without failure are needed", "–", "–", "–"])
             else:
@@ -274,6 +294,9 @@ def recommendations_table(setting: Setting) -> Table:
                 rows.append([loss, cc, best, time, change(chosen.against, None), _positions(chosen.as_good)])
     header = ["loss (%)", "transport", "VPN and PEP", "time (s)", "against no VPN, no PEP", "as good"]
     as_good = f"as good: its interval does not exclude that it takes at most {AS_GOOD - 1:.0%} longer"
+    as_good += (
+        f"; of those that take at most {EQUAL - 1:.0%} longer than the shortest, one without a PEP is recommended"
+    )
     title = f"{setting.title}: recommended VPN and PEP position"
     return Table(title, header, rows, f"{note(setting.cells)}; {as_good}", len(header))
 
@@ -290,12 +313,13 @@ def best_transports(campaigns: Campaigns) -> list[Markdown]:
     """A sentence for each orbit and loss: the best of all transports."""
     sentences: list[Markdown] = []
     for setting in settings(campaigns):
-        if not setting.is_matrix:
+        if not (setting.is_matrix and setting.is_time):
             continue
         for loss in values(setting.cells, "loss"):
-            if chosen := recommend([cell for cell in setting.cells if cell.values["loss"] == loss]):
+            if chosen := recommend([one for one in setting.cells if one.values["loss"] == loss], setting.plot.measure):
                 where = plain(f"{setting.title}, {said('loss', loss)}")
-                what = plain(f"{name_of(chosen.best, ('vpn', 'pep', 'cc'))}, {figure(chosen.found)} s.")
+                best, unit = name_of(chosen.best, ("vpn", "pep", "cc")), setting.measure.unit
+                what = plain(f"{best}, {without_unit(setting.words)} {figure(chosen.found)} {unit}.")
                 sentences.append(Markdown(f"**{where}**: {what}"))
     return sentences
 
@@ -328,7 +352,9 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     records = campaigns.records
     names = list(dict.fromkeys(name for record in records for name in record.identity))
     rows = [[name, ", ".join(dict.fromkeys(record.identity.get(name, "–") for record in records))] for name in names]
-    there = dict.fromkeys(one for several in {id(one.packages): one.packages for one in records}.values() for one in several)
+    there = dict.fromkeys(
+        one for several in {id(one.packages): one.packages for one in records}.values() for one in several
+    )
     known = [f"{name} {' and '.join(found)}" for name in packages if (found := _versions(there, name))]
     rows.append(["packages", ", ".join(known)])
     seeds = sorted({run.seed for run in campaigns.runs})
@@ -340,13 +366,12 @@ def _versions(packages: Iterable[str], name: str) -> list[str]:
     return list(dict.fromkeys(one.split("_")[1] for one in packages if one.split("_")[0] == name))
 
 
-def named_packages(repository: Path) -> list[str]:
-    """The Debian packages that the guest and the VPNs ask for by name."""
-    asking = [
-        repository / "src/openbach_run/guest/packages.json",
-        *sorted((repository / "vpn-configs").glob("*/vpn.json")),
-    ]
-    return sorted({name for file in asking for name in json.loads(file.read_text()).get("packages", [])})
+def named_packages(additions: Additions) -> list[str]:
+    """The Debian packages that the guest, VPNs and jobs ask for by name."""
+    own = json.loads((REPOSITORY / "src/openbach_run/guest/packages.json").read_text())["packages"]
+    folders = [folder for kind in DESCRIBED for folder in additions.all(kind).values()]
+    folders += [folder / "files" for folder in additions.all("jobs").values()]
+    return sorted({*own, *chain.from_iterable(map(packages_of, folders))})
 
 
 def page_of(docs: Path, name: str) -> Markdown:

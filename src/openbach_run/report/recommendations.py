@@ -15,8 +15,6 @@ EQUAL = 1.01
 AS_GOOD = 1.05
 """A configuration is as good as the best if it may take no more than this times its time (the report calls 5 % fair)."""
 
-MEASURE = "transfer_time_s"
-
 
 @dataclass(frozen=True)
 class Recommendation:
@@ -29,36 +27,38 @@ class Recommendation:
     against: Estimate | None
 
 
-def recommend(cells: Sequence[Cell]) -> Recommendation | None:
-    """The best is the cell with the shortest time or, of those that take practically as long, one without a PEP. None when
-    there is no cell with a VPN whose runs all finished with at least MIN_SEEDS seeds. `cells` share all but VPN, PEP and
-    transport."""
+def recommend(cells: Sequence[Cell], measure: str) -> Recommendation | None:
+    """The best is the cell with the least `measure`, a time, or, of those that take practically as long, one without a PEP.
+    None when there is no cell with a VPN whose runs all finished with at least MIN_SEEDS seeds. `cells` share all but VPN,
+    PEP and transport."""
     able = [
         (found.median, number)
         for number, cell in enumerate(cells)
         if cell.values.get("vpn") != "none"
         and cell.whole
-        and (found := cell.estimate(MEASURE))
+        and (found := cell.estimate(measure))
         and found.seeds >= MIN_SEEDS
     ]
     if not able:
         return None
     in_order = [cells[number] for _, number in sorted(able)]
-    equal = [cell for cell in in_order if _within(EQUAL, cell, in_order[0], whole=True)]
+    equal = [cell for cell in in_order if _within(EQUAL, cell, in_order[0], measure, whole=True)]
     best = min(equal, key=lambda cell: cell.values.get("pep", "none") != "none")
     others = [cell for cell in in_order if cell is not best]
-    found = best.estimate(MEASURE)
+    found = best.estimate(measure)
     assert found is not None
     without = {"vpn": "none", "pep": "none"}
     bare = [cell for cell in Partners(cells, without).of(best) if without.items() <= cell.values.items()]
-    against = ratio(best.measured(MEASURE), bare[0].measured(MEASURE)) if bare else None
-    return Recommendation(best, found, [cell for cell in others if _within(AS_GOOD, cell, best, whole=False)], against)
+    against = ratio(best.measured(measure), bare[0].measured(measure)) if bare else None
+    return Recommendation(
+        best, found, [cell for cell in others if _within(AS_GOOD, cell, best, measure, whole=False)], against
+    )
 
 
-def _within(factor: float, cell: Cell, best: Cell, *, whole: bool) -> bool:
+def _within(factor: float, cell: Cell, best: Cell, measure: str, *, whole: bool) -> bool:
     """Whether the cell takes at most this times the time of the best one: with its whole interval, or as far as that does
     not exclude it."""
-    compared = ratio(cell.measured(MEASURE), best.measured(MEASURE))
+    compared = ratio(cell.measured(measure), best.measured(measure))
     if compared is None:
         return False
     end = compared.high if whole else compared.low

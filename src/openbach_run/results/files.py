@@ -83,9 +83,14 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
     import pyarrow.parquet
 
     declared = flat(measures_of_all(records))
-    measured = {name: measure_of(name, declared)[1] for name in {name for record in records for name in record.measures}}
+    measured = {
+        name: measure_of(name, declared)[1] for name in {name for record in records for name in record.measures}
+    }
     types = {
-        **{name: _type(measure, (record.measures.get(name) for record in records)) for name, measure in measured.items()},
+        **{
+            name: _type(measure, (record.measures.get(name) for record in records))
+            for name, measure in measured.items()
+        },
         **NUMBERS,
         **{name: "string" for record in records for name in record.arguments},
     }

@@ -9,7 +9,8 @@
             record.json             what was run, how it ended, how to do it again
             statistics.jsonl.gz     every statistic that a job sent
             events.jsonl.gz         what the director did
-            files.tar.gz            run.json (what the guest got), result.json, console.log, jobs/*/{stdout,stderr,job.json}
+            files.tar.gz            run.json (what the guest got), commands.sh (which built the platform), result.json,
+                                    console.log, jobs/*/{stdout,stderr,job.json}
             [capture.pcapng]
 
 A run that goes on, and one that has failed, has its files as the guest writes them: statistics.jsonl, events.jsonl and
@@ -122,7 +123,11 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(f"{self.directory}: another openbach-run is writing its results there") from None
+                raise InputError(
+                    f"{self.directory}: another openbach-run is writing its results there; wait until it has ended, or give "
+                    "one of the two another place with --results DIR (a command with --engine controller in the directory of "
+                    "the serve that it uses, say)"
+                ) from None
             with self._writing():
                 self._clean_up()
                 self._try_writing()

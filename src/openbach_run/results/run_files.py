@@ -2,7 +2,8 @@
 """Reading what a run has left. A guest wrote it, perhaps somebody else's: it may hold links to files of the host, FIFOs
 that block, files without end, and text that is no JSON.
 
-Only regular files are read, no link is followed on the way to them, nothing blocks, and sizes are bounded.
+Only regular files that have one name are read (another name may be outside the run's directory), no link is followed on
+the way to them, nothing blocks, and sizes are bounded.
 """
 
 from __future__ import annotations
@@ -66,9 +67,10 @@ def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
         raise
     except OSError as error:  # a link is ELOOP or ENOTDIR, a socket ENXIO
         raise DamagedRecord(f"{place}: {_kind(place) or error.strerror}; a regular file was expected") from error
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(fd)
-        raise DamagedRecord(f"{place}: {_kind(place)}; a regular file was expected")
+        raise DamagedRecord(f"{place}: {_kind(place) or 'a hard link'}; a regular file was expected")
     with open(fd, "rb") as file:
         yield file
 

@@ -22,8 +22,8 @@ from itertools import count
 from random import Random
 from statistics import NormalDist
 
-from link_file import Change, State
 from constellation import parameter, refuse_out_of_range
+from link_file import Change, State
 
 
 @dataclass(frozen=True)

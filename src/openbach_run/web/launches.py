@@ -15,6 +15,8 @@ from openbach_run.campaign.plan import Campaign, campaign_of, measures_of_jobs
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table
 from openbach_run.errors import InputError
+from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.measures import over_time
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record, Store, events
 from openbach_run.web.answers import Services, is_number, not_found
@@ -158,15 +160,15 @@ def _measured(run: Row, records: Mapping[str, Record], measure: str | None) -> f
 # One run, while it runs and afterwards
 
 
-def live(run: Row) -> dict[str, Any]:
+def live(run: Row, packages: Mapping[str, Package]) -> dict[str, Any]:
     """Time series of a run's statistics, and when its jobs ran; times in virtual s since its beginning."""
     place = Path(run["run_dir"])
     if not run["run_dir"] or not place.is_dir():
         return {"series": [], "jobs": []}
-    return {"series": list(_series(place)), "jobs": _jobs(place)}
+    return {"series": list(_series(place, packages)), "jobs": _jobs(place)}
 
 
-def _series(run_dir: Path) -> Iterator[dict[str, Any]]:
+def _series(run_dir: Path, packages: Mapping[str, Package]) -> Iterator[dict[str, Any]]:
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for line in sent_statistics(run_dir):
         metadata = line["_metadata"]
@@ -179,7 +181,9 @@ def _series(run_dir: Path) -> Iterator[dict[str, Any]]:
         if len({time_s for time_s, _ in found}) > 2:
             step = -(-len(found) // POINTS_LIMIT)
             label = " ".join(filter(None, (job, "on", agent, suffix)))
-            yield {"name": name, "label": label, "points": found[::step]}
+            measure = over_time(name, packages[job].measures if job in packages else ())
+            points_shown = [(time_s, value * measure.factor) for time_s, value in found[::step]]
+            yield {"name": measure.words, "label": label, "points": points_shown}
 
 
 def _jobs(run_dir: Path) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, code_identity, ensure_code, ensure_image
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel
+from openbach_run.engine.virtual.modules import ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs
 from openbach_run.errors import SetupError
@@ -82,8 +83,8 @@ class VirtualEngine:
         self._stopping = False
 
     def prepare(self, progress: Progress) -> None:
-        """Makes what is missing of the jail, the kernel, the guest tree, the jobs' programs and the snapshot of the code.
-        Raises SetupError."""
+        """Makes what is missing of the jail, the kernel, the guest tree, the programs of jobs and VPNs, the modules of
+        congestion controls and the snapshot of the code. Raises InputError, SetupError."""
         ensure_descriptors()
         guest = self._repository / "src/openbach_run/guest"
         try:
@@ -91,7 +92,8 @@ class VirtualEngine:
             self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
             self._image = ensure_image(self._cache, guest, self._packages(), progress)
             programs = ensure_programs(self._cache, self._code_folders, progress)
-            self._code = ensure_code(self._cache, self._image, {**self._code_folders, **programs})
+            modules = ensure_modules(self._cache, self._kernel, self._code_folders, progress)
+            self._code = ensure_code(self._cache, self._image, {**self._code_folders, **programs, **modules})
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
 

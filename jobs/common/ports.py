@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting for the state itself, for the jobs that start a server or need one: other jobs link to this file."""
+"""TCP ports of this host, for the jobs that start a server: who listens there. Their files/ have links to this file."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from command import wait_for
 
 READY_LIMIT_S = 30.0
-RETRY_S = 0.1
 
 
-def wait_until(state: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + READY_LIMIT_S
-    while not state():
-        if time.monotonic() > end:
-            sys.exit(f"{what} is not there after {READY_LIMIT_S:g} s")
-        time.sleep(RETRY_S)
+def wait_listening(server: subprocess.Popen[Any], name: str, port: int) -> None:
+    """Until the server that was started listens. Ends the job if it has ended, saying who has its port."""
+    wait_for(
+        f"{name} does not listen on port {port}",
+        lambda: server.poll() is not None or is_listening(port),
+        READY_LIMIT_S,
+    )
+    if server.poll() is not None:
+        sys.exit(f"{name} ended at once with exit code {server.returncode}{taken(port)}")
 
 
 def is_listening(port: int) -> bool:
