@@ -26,7 +26,7 @@ from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_in, names_used
 from openbach_run.openbach.values import jobs_started
-from openbach_run.satellite.given import ORBIT, Preset, in_force, read_link_file, read_presets
+from openbach_run.satellite.given import ORBIT, Presets, in_force, read_link_file, read_presets
 from openbach_run.topology.hosts import Inventory
 
 NO_FILE = "none"
@@ -49,7 +49,7 @@ class Campaign:
     seeds: tuple[int, ...]
     link_files: dict[str, dict[str, str]] = field(default_factory=dict)
     """Content by argument or constant, and path."""
-    presets: dict[str, Preset] = field(default_factory=dict)
+    presets: Presets = field(default_factory=dict)
     """Of the satellites, by their names."""
     measures: Declared = field(default_factory=dict)
     """What its jobs measure."""
@@ -306,7 +306,7 @@ def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
     """Raises InputError for the first value that the backend or a job would refuse."""
     places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     followers = [name for name, value in campaign.constants.items() if value == SAME]
-    groups = [*(names_in(use.template) for use in places), *names_used(campaign.scenario, jobs)]
+    groups = [*(use.names for use in places), *names_used(campaign.scenario, jobs)]
     for cell in _first_of_each(campaign.cells, groups):
         own = {name: value for name, value in cell.items() if value != SAME or name not in followers}
         if wrong := wrong_values(places, own):
