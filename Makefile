@@ -6,21 +6,26 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden bench bench-serve bench-pep scenarios vpn-lists clean
+.PHONY: check lint test unit guest vpns pep chaos golden bench bench-serve bench-pep scenarios vpn-lists control-lists
+.PHONY: clean
 
 check: lint test
 
 lint:
 	$(DEV) ruff check .
-	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py scenarios/build.py jobs/vpn/lists.py
+	$(DEV) ruff format --check .
+	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py
+	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:src/openbach_run/guest:jobs/pep/files $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 test:
-	$(DEV) python -m pytest tests
+	$(DEV) python -m pytest tests/unit --cov=openbach_run --cov-report=
+	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
+	$(DEV) python -m pytest tests/guest tests/pages
 	$(DEV) python -m pytest pep/tests
 
 unit:
@@ -51,11 +56,14 @@ bench-pep:
 	$(DEV) python pep/bench.py
 
 scenarios:
-	$(DEV) python scenarios/build.py
+	./openbach-run expand -o scenarios scenarios/*.yml
 	$(DEV) python topologies/build.py
 
 vpn-lists:
 	$(DEV) python jobs/vpn/lists.py
 
+control-lists:
+	$(DEV) python jobs/transport_profile/lists.py
+
 clean:
-	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

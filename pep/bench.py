@@ -297,7 +297,11 @@ def main() -> None:
             Path("/proc/sys/net/ipv4/ip_local_port_range").write_text("1024 65535")
         with lab.inside("pep"):  # haproxy has no answer to a client's port that is in TIME-WAIT on its own host
             Path("/proc/sys/net/ipv4/tcp_max_tw_buckets").write_text("0")
-        print(f"{os.cpu_count()} cores for client, proxy and server together; median of {ROUNDS} rounds", flush=True)
+        control = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+        print(
+            f"{os.cpu_count()} cores for client, proxy and server together; {control}; median of {ROUNDS} rounds",
+            flush=True,
+        )
         for flows in only_flows or (1, 64):
             print(f"throughput, {flows} flow(s), {SECONDS} s", flush=True)
             measured = compare(lab, commands, partial(throughput, lab, flows))

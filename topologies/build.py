@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from openbach_run.openbach.addresses import value_of
 from openbach_run.topology.inventory import load_inventory
+from openbach_run.topology.references import value_of
 
 HERE = Path(__file__).parent
 STAR_TERMINALS = 3

@@ -19,7 +19,7 @@ from vpn_folders import describe, kinds  # noqa: E402
 
 JOB, PLAYBOOK, TABLE = HERE / "files/vpn.yml", HERE / "install_vpn.yml", HERE.parents[1] / "docs/vpns.md"
 UNTESTED = "not tested here"
-PACKAGES_OF_THE_JOB = ("iproute2", "iputils-ping", "nftables")
+PACKAGES_OF_THE_JOB = [line for line in (HERE / "packages.txt").read_text().splitlines() if line[:1] != "#"]
 COLUMNS = (
     *("VPN", "version", "licence", "packets by", "carrier", "overhead", "ciphers", "keys"),
     *("multipath", "post-quantum", "tested"),

@@ -15,6 +15,7 @@ An argument of a job whose values are names of such folders says so in the job's
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +37,8 @@ PATTERNS = {
 }
 KINDS = tuple(PATTERNS)
 UNTESTED = "not tested here"
+PACKAGES = "packages.txt"
+DEBIAN_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 Uses = Mapping[str, Sequence[str]]
 """What a run uses: kind → names, sorted."""
 
@@ -127,11 +130,21 @@ def description(folder: Path) -> dict[str, Any]:
 
 
 def packages_of(folder: Path) -> list[str]:
-    """The Debian packages that a folder names: its own key `packages`. Raises InputError."""
+    """The Debian packages that a folder names: those of its description's key `packages`; a job's `files`, those of the
+    packages.txt beside it, one a line. Raises InputError."""
+    if folder.name == "files" and (file := folder.parent / PACKAGES).exists():
+        lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        return [_package(f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line]
     names = description(folder).get("packages", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, list):
         raise InputError(f"{folder}: packages should be a list of the names of Debian packages")
-    return names
+    return [_package(f"{folder}: packages", name) for name in names]
+
+
+def _package(at: str, name: Any) -> str:
+    if not isinstance(name, str) or not DEBIAN_NAME.fullmatch(name):
+        raise InputError(f"{at}: {name!r} is no name of a Debian package, like iperf3")
+    return name
 
 
 def is_used(place: str, uses: Uses) -> bool:

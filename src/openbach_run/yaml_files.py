@@ -11,10 +11,32 @@ import yaml
 from openbach_run.errors import InputError
 
 
+class _TextLoader(yaml.BaseLoader):
+    """Leaves every scalar the text that was typed (`0.10`, `yes`), and refuses a key that is there twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file. Raises InputError."""
+    return _read(path, yaml.SafeLoader)
+
+
+def read_texts(path: Path) -> Any:
+    """The content of a YAML file in which every value is a text. Raises InputError."""
+    return _read(path, _TextLoader)
+
+
+def _read(path: Path, loader: type[yaml.SafeLoader | yaml.BaseLoader]) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), loader)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:

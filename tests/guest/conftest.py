@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -38,13 +39,23 @@ class Run:
         return self.record / "capture.pcapng"
 
 
-def command(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, cwd: Path = REPOSITORY, checkout: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
     """openbach-run, as a person types it (from this checkout, in the Python that runs the tests)."""
     return subprocess.run(
         [sys.executable, "-m", "openbach_run", *arguments],
         check=False, cwd=cwd, text=True, capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
     )  # fmt: skip
+
+
+def copy_of_the_checkout(place: Path) -> Path:
+    """What runs need of it, to be edited."""
+    left_out = {".git", "results", "reports", "tests"}
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        return left_out.intersection(names) if Path(folder) == REPOSITORY else set()
+
+    return Path(shutil.copytree(REPOSITORY, place, ignore=ignored, symlinks=True))
 
 
 def records(results: Path) -> list[Run]:

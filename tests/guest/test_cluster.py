@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, command
+from conftest import REPOSITORY, command, copy_of_the_checkout
 from distributed import Client
 
 READY_LIMIT_S = 60
@@ -93,16 +92,32 @@ def test_a_worker_dies_and_nothing_is_lost_or_kept_twice(
     assert rows(results) == rows(here), "a run on the cluster is not what it is here"
 
 
+def test_the_only_worker_dies(cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path) -> None:
+    (worker,) = cluster(1)
+    limit = (
+        "import openbach_run.engine.cluster as it; it.WORKERS_LIMIT_S = 3; from openbach_run.commands.main import main"
+    )
+    arguments = [*CELLS, "--seeds", "50", "--scheduler", address(tmp_path), "--results", str(tmp_path / "results")]
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{limit}; raise SystemExit(main())", *arguments],
+        cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    ) as campaign:  # fmt: skip
+        wait_for(lambda: len(list(tmp_path.glob("results/runs/*/record.json"))) >= 1, "the first record")
+        worker.kill()
+        _, told = campaign.communicate(timeout=READY_LIMIT_S)
+    assert campaign.returncode == 1
+    assert (
+        f"the Dask cluster at {address(tmp_path)} has had no worker for 3 s; the last ones were tcp://127.0.0.1:"
+        in told
+    )
+    assert "Traceback" not in told
+
+
 def test_a_worker_of_another_checkout_refuses(
     cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path
 ) -> None:
-    other = tmp_path / "other"
-    left_out = {".git", "results", "reports", "tests"}
-
-    def ignored(folder: str, names: list[str]) -> set[str]:
-        return left_out.intersection(names) if Path(folder) == REPOSITORY else set()
-
-    shutil.copytree(REPOSITORY, other, ignore=ignored, symlinks=True)
+    other = copy_of_the_checkout(tmp_path / "other")
     with (other / "jobs/path_ready/files/path_ready.py").open("a") as file:
         file.write("# changed\n")
     cluster(1, other)

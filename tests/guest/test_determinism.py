@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
-from conftest import RunCells
+from conftest import RunCells, command, copy_of_the_checkout, records
 
 VPNS = ("none", "wireguard", "openvpn_udp", "openvpn_tcp")
 CELL = ("cc=cubic", "loss=1", "size=2M")
@@ -18,6 +19,29 @@ def test_same_seed_same_capture(run_cells: RunCells, vpn: str) -> None:
     (second,) = run_cells("geo_loss", f"vpn={vpn}", *CELL, again=1)
     assert first.row["capture_sha256"] == second.row["capture_sha256"]
     assert first.row["transfer_time_s"] == second.row["transfer_time_s"]
+
+
+EDIT = """
+
+def _of_no_use(text: str) -> str:
+    return f"nobody asks for {text}"
+"""
+
+
+def test_an_edit_that_does_nothing_changes_no_packet(run_cells: RunCells, tmp_path: Path) -> None:
+    """Jobs run as forks of the director: what they send must not follow from where its memory lies (OpenSSL's random numbers
+    do)."""
+    edited = copy_of_the_checkout(tmp_path / "edited")
+    for name in ("src/openbach_run/guest/director.py", "jobs/web_page/files/web_page.py"):
+        file = edited / name
+        head, found, rest = file.read_text().partition('if __name__ == "__main__":')
+        file.write_text(f"{head}{EDIT}\n\n{found}{rest}")
+    cell = ("vpn=none", "pep=B", "http=2", "loads=1")
+    done = command("scenarios/web.json", *cell, "--results", str(tmp_path / "results"), cwd=edited, checkout=edited)
+    assert done.returncode == 0, done.stderr
+    (before,), (after,) = run_cells("web", *cell), records(tmp_path / "results")
+    assert before.row["run_id"] != after.row["run_id"], "the edit was not run"
+    assert before.row["capture_sha256"] == after.row["capture_sha256"]
 
 
 @pytest.mark.parametrize("vpn", VPNS)

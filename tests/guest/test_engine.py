@@ -276,3 +276,17 @@ def test_seed_and_place(tmp_path: Path) -> None:
         drawn[name] = (record / "random").read_bytes()
     assert drawn["a"] == drawn["a_longer_name"] != drawn["b"]
     assert json.loads((tmp_path / "a/run.json").read_text())["seed"] == 1
+
+
+def test_a_guest_without_memory_fails_the_run_and_says_so(guest_run: GuestRun) -> None:
+    eater = """
+        import os
+        if (child := os.fork()) == 0:
+            held = [bytes([1]) * (1 << 24) for _ in range(200)]
+        os.waitpid(child, 0)
+    """
+    outcome = guest_run(eater, FINISH)
+    assert outcome.status == "Kernel Complained"
+    assert outcome.error is not None and outcome.error.startswith(
+        "the guest's kernel complained: Out of memory: Killed process"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -13,11 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
+from conftest import REPOSITORY, command, records
+from scenario_with import TEST_JOBS, Job, scenario_of
 from test_engine import FINISH, engine_with
 
 from openbach_run.engine.virtual.cache import cache_directory
-from openbach_run.engine.virtual.jail import MODES, VARIABLE, Jail, ensure_jail
+from openbach_run.engine.virtual.jail import HOW_TO_ALLOW, MODES, PARTIAL, UNJAILED, VARIABLE, Jail, ensure_jail
 
 NOBODY = 65534
 AWKWARD = "a b'\"\n%é,"
@@ -162,10 +164,84 @@ def test_a_job_that_is_root_gets_nowhere(tmp_path: Path, monkeypatch: pytest.Mon
     assert json.loads((record / "through").read_text()) == []
 
 
-def test_no_module_is_loaded_once_jobs_run() -> None:
-    """`guest/main.py` locks the kernel before the first job starts."""
-    text = (REPOSITORY / "src/openbach_run/guest/main.py").read_text()
-    assert 0 < text.index("_let_no_module_in()") < text.index("director.run(")
+LOAD_A_MODULE = """
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+init_module = 175
+def attempt():
+    print(errno.errorcode[ctypes.get_errno()] if libc.syscall(init_module, b"no module", 9, b"") else "loaded")
+attempt()
+try:
+    with open("/proc/sys/kernel/modules_disabled", "w") as file:
+        file.write("0")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+attempt()
+"""
+
+
+def test_no_module_is_loaded_once_jobs_run(tmp_path: Path) -> None:
+    """Not even looked at: a kernel that takes modules says of this one that it is none (ENOEXEC). And it stays so."""
+    scenario = scenario_of(tmp_path, Job("pc", "snapshot", {"command": f"python3 -c {shlex.quote(LOAD_A_MODULE)}"}))
+    results = tmp_path / "results"
+    done = command(str(scenario), "--jobs", str(TEST_JOBS), "--results", str(results), "--quiet")
+    assert done.returncode == 0, done.stderr
+    (run,) = records(results)
+    (told,) = run.statistics("snapshot")
+    assert told["printed"].split() == ["EPERM", "EINVAL", "EPERM"]
+
+
+WITHOUT = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+refused = {"namespaces": [272], "landlock": [444]}  # unshare, landlock_create_ruleset
+calls = [number for means, numbers in refused.items() if means in sys.argv[1] for number in numbers]
+load, equal, answer = 0x20, 0x15, 0x06  # linux/filter.h
+program = [(load, 0, 0, 0)]
+program += [(equal, len(calls) - at, 0, number) for at, number in enumerate(calls)]
+program += [(answer, 0, 0, 0x7FFF0000), (answer, 0, 0, 0x00050001)]  # allowed; EPERM
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in program))
+fprog = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
+assert not libc.prctl(38, 1, 0, 0, 0) and not libc.prctl(22, 2, ctypes.byref(fprog), 0, 0)  # no new privileges, seccomp
+os.execv(sys.executable, [sys.executable, "-m", "openbach_run", *sys.argv[2:]])
+"""
+"""The command where these means are refused, as a container's filter of system calls does."""
+
+
+def run_without(means: str, tmp_path: Path, jail: str = "") -> subprocess.CompletedProcess[str]:
+    words = ("geo", "vpn=none", "cc=cubic", "size=1k", "--results", str(tmp_path / "results"), "--quiet")
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), VARIABLE: jail}
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, means, *words], check=False, capture_output=True, text=True, env=environment
+    )
+
+
+def test_a_host_without_any_means_is_told_how_to_allow_one(tmp_path: Path) -> None:
+    done = run_without("namespaces,landlock", tmp_path)
+    assert done.returncode == 1
+    assert (
+        "this host has no means to keep a guest from your files:\n  namespaces: jail: making namespaces: "
+        in done.stderr
+    )
+    assert "\n  landlock: jail: " in done.stderr
+    assert done.stderr.endswith(f"{HOW_TO_ALLOW}\n")
+    assert list((tmp_path / "results").glob("runs/*")) == []
+
+
+def test_a_host_without_any_means_runs_if_it_is_told_to(tmp_path: Path) -> None:
+    done = run_without("namespaces,landlock", tmp_path, jail="none")
+    assert (done.returncode, done.stderr.count(UNJAILED)) == (0, 1), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("means", "jail", "reason"),
+    [("namespaces", "", "this host lets nobody make namespaces: "), ("", "landlock", "OPENBACH_RUN_JAIL=landlock: ")],
+    ids=["no namespaces", "asked for"],
+)
+def test_landlock_alone_is_told_with_its_reason(tmp_path: Path, means: str, jail: str, reason: str) -> None:
+    done = run_without(means, tmp_path, jail)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if "Landlock" in line] == [f"openbach-run: {reason}{PARTIAL}"]
 
 
 @pytest.mark.parametrize("shm", ["size=64m", None], ids=["64 MB", "none"])

@@ -48,6 +48,14 @@ def test_other_ways_to_transfer(tmp_path: Path, options: dict[str, str]) -> None
     assert row["retransmits"] == 0
 
 
+def test_a_scenario_may_have_any_name(tmp_path: Path) -> None:
+    scenario = json.loads((REPOSITORY / "scenarios/geo.json").read_text())
+    name = "a b'\"\n%é,$HOME ${vpn} `id` <b> {x} \\ ünï*|#"
+    (tmp_path / name).write_text(json.dumps({**scenario, "name": name}))
+    row = run_one(tmp_path / name.replace("x", "y"), tmp_path / name, "vpn=none", "cc=bbr", "loss=0", "size=1k")
+    assert (row["scenario"], row["status"]) == (name, "Finished Ok")
+
+
 def test_http_counts_from_the_connection_on_iperf3_from_its_test_on(tmp_path: Path, run_cells: RunCells) -> None:
     http = run_one(tmp_path, changed_scenario(tmp_path, tool="http"), "vpn=none", "cc=bbr", *SMALL)
     (iperf3,) = run_cells("geo", "vpn=none", "cc=bbr", *SMALL)

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kernel/bbr are ordinary modules: DKMS builds them, without a warning, for Debian's kernels with their compilers.
+"""Congestion controls of ours are ordinary modules: DKMS builds them, without a warning, for Debian's kernels and compilers.
 
 Headers, compiler and DKMS are unpacked into trees of their own in the cache and run in a guest: nothing is installed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import REPOSITORY
@@ -20,9 +24,7 @@ from openbach_run.engine.virtual.engine import GUEST_MEMORY_MB
 from openbach_run.engine.virtual.kernel import ensure_kernel
 from openbach_run.progress import Progress
 
-SOURCES = REPOSITORY / "kernel/bbr"
-MODULES = ("tcp_bbr2", "tcp_bbr3")
-PACKAGE, VERSION = "tcp_bbr", "2.0"
+PROFILES = ("bbr2", "bbr3")
 SUITES: dict[str, tuple[tuple[str, ...], dict[str, tuple[str, ...]]]] = {
     "bookworm": (("bookworm",), {}),
     "trixie": (("trixie",), {}),
@@ -37,14 +39,18 @@ BUILD = """\
 busybox mount -t proc proc /proc
 busybox mount -t tmpfs tmpfs /tmp
 busybox mount -t hostfs -o "$PLACE" place /root
+cd /root
 headers=$(echo /usr/src/linux-headers-*-amd64)
 exec > /root/log 2>&1
-KCFLAGS=-Werror dkms build --sourcetree /root --dkmstree /root/built "$PACKAGE" -k "${headers#*headers-}"
-echo $? > /root/exit_code
-cat "/root/built/$PACKAGE/build/make.log"
+for package in tcp_*; do
+    KCFLAGS=-Werror dkms build --sourcetree /root --dkmstree /root/built "${package%-*}/${package#*-}" -k "${headers#*headers-}"
+    echo $? > "/root/exit_code_$package"
+    cat "/root/built/${package%-*}/${package#*-}/build/make.log"
+done
 busybox poweroff -f
 """
 LIMIT_S = 300
+sys.path.insert(0, str(REPOSITORY / "jobs/transport_profile/files"))
 
 
 @pytest.fixture
@@ -76,7 +82,7 @@ def tree(suite: str, progress: Progress) -> Path:
         (place / "usr/bin/awk").symlink_to("mawk")
         (place / "build.sh").write_text(BUILD)
 
-    return made_once(cache_directory() / f"headers-{suite}-{content_hash([], SOURCES, *PACKAGES, BUILD)}", make)
+    return made_once(cache_directory() / f"headers-{suite}-{content_hash([], REPOSITORY, *PACKAGES, BUILD)}", make)
 
 
 def built(suite: str, progress: Progress) -> dict[str, bytes]:
@@ -85,25 +91,28 @@ def built(suite: str, progress: Progress) -> dict[str, bytes]:
     kernel = ensure_kernel(cache_directory(), REPOSITORY / "kernel", progress).executable
 
     def make(place: Path) -> None:
-        progress(f"{suite}: building {', '.join(MODULES)}", 0)
-        shutil.copytree(SOURCES, place / f"{PACKAGE}-{VERSION}")
+        progress(f"{suite}: building {', '.join(PROFILES)}", 0)
+        packages = [installer.add_source(name, place) for name in PROFILES]
         (place / "built").mkdir()
         command = [
             str(kernel), f"mem={GUEST_MEMORY_MB}M", "quiet", "panic=-1", "root=/dev/root", "rootfstype=hostfs",
             f"rootflags={root}", "rw", "seccomp=on", "con=null", "con0=null,fd:1", f"PLACE={place}",
-            f"PACKAGE={PACKAGE}/{VERSION}", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "init=/bin/sh", "--", "/build.sh",
+            "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "init=/bin/sh", "--", "/build.sh",
         ]  # fmt: skip
         console = subprocess.run(
             command, check=False, timeout=LIMIT_S, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         ).stdout  # fmt: skip
-        log = place / "log"
-        assert (place / "exit_code").exists(), console
-        assert (place / "exit_code").read_text() == "0\n", log.read_text(errors="replace")
+        for package in packages:
+            exit_code = place / f"exit_code_{package.replace('/', '-')}"
+            assert exit_code.exists(), console
+            assert exit_code.read_text() == "0\n", (place / "log").read_text(errors="replace")
 
-    sources = [file for file in SOURCES.iterdir() if file.is_file()]
-    place = made_once(cache_directory() / f"{PACKAGE}-{content_hash(sources, SOURCES, root.name)}", make)
-    return {file.stem: file.read_bytes() for file in place.glob(f"built/{PACKAGE}/{VERSION}/*/x86_64/module/*.ko")}
+    installer: Any = importlib.import_module("install_modules")
+    versions = [installer.package(name)[1] for name in PROFILES]
+    name = hashlib.sha256("\n".join([root.name, *versions]).encode()).hexdigest()[:16]
+    place = made_once(cache_directory() / f"dkms-{name}", make)
+    return {file.stem: file.read_bytes() for file in place.glob("built/*/*/*/x86_64/module/*.ko")}
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -111,7 +120,7 @@ def test_dkms_builds_them_for_debians_kernels(suite: str, progress: Progress) ->
     (headers,) = tree(suite, progress).glob("usr/src/linux-headers-*-amd64")
     modules = built(suite, progress)
     release = headers.name.removeprefix("linux-headers-")
-    assert sorted(modules) == sorted(MODULES)
+    assert sorted(modules) == [f"tcp_{name}" for name in PROFILES]
     for name, module in modules.items():
         assert f"vermagic={release} ".encode() in module
         assert re.search(rb"\b%s\0" % name.removeprefix("tcp_").encode(), module)

@@ -4,27 +4,21 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
-import json
 from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY, RunCells, command
 
+SCENARIOS = REPOSITORY / "scenarios"
 CELLS = {"vpn": ["none", "wireguard"], "cc": ["cubic", "bbr"], "loss": ["0"]}
 
 
 def test_a_table_in_one_run(run_cells: RunCells, tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("build", REPOSITORY / "scenarios/build.py")
-    assert spec and spec.loader
-    build = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build)
-    scenario = json.loads((REPOSITORY / "scenarios/geo_loss.json").read_text())
-    scenario["x-sweep"]["values"] = CELLS
-    (tmp_path / "geo_loss.json").write_text(json.dumps(scenario))
-    (tmp_path / "geo_loss_table.json").write_text(json.dumps(build.table(scenario)))
+    swept = "".join(f"  {name}: [{', '.join(values)}]\n" for name, values in CELLS.items())
+    (tmp_path / "geo_loss.yml").write_text(f"inherits: {SCENARIOS / 'geo_loss.yml'}\nsweep:\n{swept}")
+    (tmp_path / "geo_loss_table.yml").write_text("table_of: geo_loss.yml\n")
     results = tmp_path / "results"
-    done = command(str(tmp_path / "geo_loss_table.json"), "size=1M", "--results", str(results))
+    done = command(str(tmp_path / "geo_loss_table.yml"), "size=1M", "--results", str(results))
     assert done.returncode == 0, done.stderr
     with (results / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

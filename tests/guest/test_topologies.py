@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import ipaddress
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,20 +148,6 @@ def test_ipv6_reaches_the_other_end(tmp_path: Path) -> None:
 def test_the_default_inventory_has_no_ipv6(tmp_path: Path) -> None:
     _, printed = run_commands(REPOSITORY / "inventory.yml", tmp_path, {"pc": "ip -6 address; ip rule | wc -l"})
     assert printed["pc"].split() == ["3"]
-
-
-def test_the_topology_of_the_documentation_runs_outside_the_checkout(tmp_path: Path) -> None:
-    """As a user would add it: two files, of 40 lines together at most."""
-    text = (REPOSITORY / "docs/topologies.md").read_text()
-    blocks = {kind: re.findall(rf"^```{kind}\n(.*?)^```$", text, re.M | re.S) for kind in ("yaml", "json")}
-    lines = 0
-    for kind, name in (("yaml", "mine.yml"), ("json", "mine.json")):
-        (block,) = blocks[kind]
-        (tmp_path / name).write_text(block)
-        lines += block.count("\n")
-    run = run_file(tmp_path / "mine.json", tmp_path / "results")
-    assert float(run.row["transfer_time_s"]) > 1.3
-    assert lines <= 40
 
 
 def test_fifty_terminals(tmp_path: Path) -> None:

@@ -104,8 +104,8 @@ def test_series_and_jobs_of_a_run_that_goes_on(page: Page, tmp_path: Path, pictu
         expect(page.locator("#runs")).to_contain_text("Scheduling")
         gate.set()
         wait_for_end(page, 2)
-        expect(page.locator("#series figure").nth(0)).to_contain_text("goodput_bps")
-        expect(page.locator("#series figure").nth(1)).to_contain_text("rtt_ms")
+        expect(page.locator("#series figure").nth(0)).to_contain_text("goodput (Mbit/s)")
+        expect(page.locator("#series figure").nth(1)).to_contain_text("rtt (ms)")
         page.screenshot(path=picture("serve-4-series"), full_page=True)
 
 

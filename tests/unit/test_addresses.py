@@ -15,10 +15,11 @@ from openbach_run.additions import Additions
 from openbach_run.campaign.plan import plan
 from openbach_run.commands import main
 from openbach_run.errors import InputError
-from openbach_run.openbach.addresses import inventory_file, unknown_entities, value_of, with_addresses
+from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.scenario import Scenario, parse_scenario, read_scenario
 from openbach_run.topology.inventory import load_inventory
+from openbach_run.topology.references import value_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -177,7 +178,7 @@ def test_a_host_that_the_inventory_lacks_is_refused_before_a_run(
     assert main.main(asked) == 2
     said = capsys.readouterr().err
     assert "geo.json: geo: openbach_functions." in said
-    assert "the inventory has no entity satvpn_pc; it has satvpn_pc_1, satvpn_pc_2" in said and str(lan) in said
+    assert "the inventory has no entity satvpn_pop; it has satvpn_pc_1, satvpn_pc_2" in said and str(lan) in said
 
 
 def test_check_warns_of_hosts_that_the_inventory_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,4 +191,4 @@ def test_check_warns_of_hosts_that_the_inventory_lacks(tmp_path: Path, capsys: p
         "warning: openbach_functions.0.start_job_instance.entity_name: the inventory has no" in capsys.readouterr().err
     )
     assert main.main(["--check", str(file), "--inventory", str(tmp_path / "none.yml")]) == 2
-    assert "none.yml: No such file" in capsys.readouterr().err
+    assert "none.yml: no such file" in capsys.readouterr().err

@@ -37,7 +37,7 @@ def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GuestAgents:
         "stoppable": SimpleNamespace(command="/bin/sh -c", command_stop="/bin/sh -c 'echo stop $0'"),
         "none": SimpleNamespace(command="/no/such/program", command_stop=None),
     }
-    entities: dict[str, Any] = {"pc": None}
+    entities: dict[str, Any] = {"pc": SimpleNamespace(name="pc")}
     return GuestAgents(entities, jobs, 7, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
 
 

@@ -43,8 +43,55 @@ def test_the_whole_table_is_the_default() -> None:
         "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "cc_pep": "same", "cc_tunnel": "same",
         "size": "30M", "initcwnd": "10", "initcwnd_pep": "same", "streams": "1", "series_s": "0",
         "rate": "10M", "return_rate": "same", "buffer_bdp": "1", "queue": "fifo", "jitter_ms": "0", "link_file": "none",
-        "burst_packets": "1", "loss_at": "satellite",
+        "burst_packets": "1", "loss_at": "satellite", "orbit": "geo", "delay_ms": "250", "return_loss": "same",
+        "buffer": "none", "terrestrial_ms": "0", "direction": "download",
     }  # fmt: skip
+
+
+LINK = ("rate", "return_rate", "delay_ms", "loss", "return_loss", "buffer", "buffer_bdp")
+
+
+def of_satellite(tmp_path: Path, name: str, text: str, *settings: str) -> list[list[str]]:
+    """The values of LINK in the cells of geo over a satellite of one's own."""
+    (tmp_path / "satellites").mkdir()
+    (tmp_path / "satellites" / name).write_text(text)
+    packages = load_packages([REPOSITORY / "jobs"], Additions((tmp_path, REPOSITORY)))
+    orbit = f"orbit={Path(name).stem}"
+    campaign = plan(REPOSITORY / "scenarios/geo.json", [orbit, "vpn=none", "cc=bbr", *settings], (1,), packages)
+    return [[cell[value] for value in LINK] for cell in campaign.cells]
+
+
+MINE = "delay_ms: 120\nrate: 20M\nloss: 0.1\nreturn_loss: 0\nbuffer: 200kB\n"
+
+
+@pytest.mark.parametrize(("settings", "rows"), [
+    ((), ["20M same 120 0.1 0 200kB none"]),
+    (("rate=5M", "delay_ms=30", "buffer=2BDP"), ["5M same 30 0.1 0 2BDP none"]),
+    (("return_rate=1M", "loss=1", "return_loss=same", "buffer_bdp=2,4"),
+     ["20M 1M 120 1 same none 2", "20M 1M 120 1 same none 4"]),
+])  # fmt: skip
+def test_a_row_has_the_values_in_force_of_its_satellite(
+    tmp_path: Path, settings: tuple[str, ...], rows: list[str]
+) -> None:
+    assert of_satellite(tmp_path, "mine.yml", MINE, *settings) == [row.split() for row in rows]
+
+
+def test_a_satellite_that_is_a_link_file_has_no_rate_and_no_delay(tmp_path: Path) -> None:
+    text = "time_s,rate_bps,delay_ms\n0,1e6,30\n"
+    assert of_satellite(tmp_path, "mine.csv", text) == [["none", "none", "none", "0", "same", "none", "1"]]
+
+
+@pytest.mark.parametrize(("name", "text", "said"), [
+    ("mine.yml", "delay: 5", r"mine\.yml, line 1: unknown: delay"), ("mine.csv", "time_s\n", r"mine\.csv, line 1: no column"),
+])  # fmt: skip
+def test_a_satellite_that_is_wrong_starts_nothing(tmp_path: Path, name: str, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        of_satellite(tmp_path, name, text)
+
+
+def test_two_buffers_are_refused() -> None:
+    with pytest.raises(InputError, match="buffer and buffer_bdp: give one of them"):
+        planned("buffer=100p", "buffer_bdp=1")
 
 
 def test_given_values_are_swept_in_place_of_the_files() -> None:
@@ -63,10 +110,10 @@ def test_given_values_are_swept_in_place_of_the_files() -> None:
         (["cc=bbr,bbr"], "given twice"),
         (["cc=bbr", "cc=cubic"], "given twice; to sweep it: cc=bbr,cubic"),
         (["vpn=wiregard"], "did you mean wireguard"),
-        (["loss=much"], "should be 'float'"),
+        (["loss=much"], "loss is preset, or from 0 to 100 %"),
         (["cc_pep=$nothing"], "comes an argument of the scenario"),
         (["cc=$cc_pep"], "cc is one of cubic"),
-        (["queue=red"], "queue is one of fifo, codel"),
+        (["queue=red"], "queue is one of preset, fifo, codel"),
         (["initcwmd=3"], "did you mean initcwnd"),
         (["initcwnd=ten"], "should be 'int'"),
     ],

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -17,6 +19,7 @@ import pytest
 
 from openbach_run.commands import main
 from openbach_run.engine.contract import Outcome
+from openbach_run.errors import SetupError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,6 +47,7 @@ class FakeEngine:
             raise OSError(28, "No space left on device")
         self.ran.append(spec["arguments"])
         on_event({"t_s": 1.0, "event": "heartbeat"})
+        (run_dir / "run.json").write_text(json.dumps(spec))
         if "loss" not in spec["arguments"]:
             return Outcome("Finished Ok", 1.0, 0.1, "ab", None)
         if spec["arguments"]["loss"] in self.failing:
@@ -179,6 +183,38 @@ def test_sigterm_keeps_what_finished(
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 2
 
 
+def test_what_cannot_be_stopped_is_told_beside_the_reason(
+    tmp_path: Path, engine: type[FakeEngine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As by an engine of a platform that does not answer any more; every other engine is stopped all the same."""
+    stopped = []
+
+    def stop(self: FakeEngine) -> None:
+        stopped.append(self)
+        raise SetupError("scenario instance 7 may run on")
+
+    monkeypatch.setattr(engine, "stop", stop)
+    engine.interrupt_after = 1
+    (tmp_path / "two.yml").write_text(
+        "scenarios: [{scenario: geo_loss, values: &v {loss: [0]}}, {scenario: leo_loss, values: *v}]"
+    )
+    words = [str(tmp_path / "two.yml"), "--results", str(tmp_path / "results"), "--workers", "1"]
+    assert main.main(words) == 1
+    told = capsys.readouterr().err
+    assert "No space left on device" in told and "stopping the other runs: scenario instance 7 may run on" in told
+    assert "Traceback" not in told
+    assert len(set(map(id, stopped))) == 2
+
+
+def test_a_table_scenario_that_is_interrupted_before_its_first_run_has_a_table(
+    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.interrupt_after = 0
+    assert main.main(["geo_loss_table", "--results", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert "No space left on device" in printed.err and "geo_loss_table: transfer time" in printed.out
+
+
 def test_a_scenario_without_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bare.json").write_text('{"name": "bare", "openbach_functions": []}')
     assert main.main([str(tmp_path / "bare.json"), "--results", str(tmp_path / "results"), "--quiet"]) == 0
@@ -189,6 +225,24 @@ def test_a_scenarios_name_leads_nowhere_else(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "up.json").write_text('{"name": "../up", "openbach_functions": []}')
     assert main.main([str(tmp_path / "up.json")]) == 2
     assert "name one with --results DIR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a b", "'\"", "$HOME ${vpn} `id`", "ünï ⅷ", "a\nb", "-rf", "%s {0} \\ |*#", "<b>x"])
+def test_a_scenario_may_have_any_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the command to the report; the command that is kept to repeat a run can be pasted into a shell."""
+    monkeypatch.chdir(tmp_path)
+    scenario = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
+    Path("odd.json").write_text(json.dumps({**scenario, "name": name}))
+    assert main.main(["odd.json", "cc=bbr", "vpn=none", "loss=0", "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out, newline=""))
+    assert (row["scenario"], row["status"], row["transfer_time_s"]) == (name, "Finished Ok", "10.01")
+    (record,) = (tmp_path / "results" / name).glob("runs/*/record.json")
+    assert shlex.split(json.loads(record.read_text())["command"])[:2] == ["./openbach-run", "odd.json"]
+    assert main.main(["report", "--quiet", "--", f"results/{name}"]) == 0
+    shown = (tmp_path / "reports" / name / "report.html").read_text()
+    assert " ".join(name.split()) in html.unescape(shown) and "<b>x" not in shown
 
 
 def test_a_campaign_file_has_its_own_results_and_a_table_per_scenario(

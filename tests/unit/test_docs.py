@@ -9,6 +9,7 @@ import shlex
 from importlib import import_module
 from pathlib import Path
 
+import own_files
 import pytest
 
 from openbach_run.additions import Additions
@@ -18,25 +19,25 @@ from openbach_run.openbach.job_folders import load_packages
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PACKAGES = load_packages([ROOT / "jobs"])
-LINES = sorted(
-    {
-        line.split("  #")[0].strip()
-        for page in PAGES
-        for line in re.findall(r"^\./openbach-run .*$", page.read_text(), re.M)
-    }
-)
+LINES = sorted({(page, line) for page in PAGES for line in own_files.commands(page)})
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_commands_are_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+@pytest.mark.parametrize(("page", "line"), LINES, ids=[line for _, line in LINES])
+def test_commands_are_understood(page: Path, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the checkout, which has the files that the page tells its reader to write as well."""
+    own_files.write(page, tmp_path)
+    for entry in ROOT.iterdir():
+        (tmp_path / entry.name).symlink_to(entry)
+    monkeypatch.chdir(tmp_path)
     words = [word for word in shlex.split(line)[1:] if not word.startswith("link_file=")]  # made by the line before
     if words[0] in COMMANDS:
         import_module(COMMANDS[words[0]]).parser().parse_args(words[1:])
     elif "--help" not in words:
         arguments = parser().parse_intermixed_args(words)
+        additions = Additions.beside_ours(arguments.additions)
+        packages = load_packages(additions.jobs, additions) if arguments.additions else PACKAGES
         if not arguments.check:
-            assert campaigns_of(path_of(arguments.scenario, Additions()), arguments, PACKAGES, Additions())
+            assert campaigns_of(path_of(arguments.scenario, additions), arguments, packages, additions)
 
 
 def test_links_lead_somewhere() -> None:

@@ -16,7 +16,19 @@ from openbach_run.engine.virtual.engine import GUEST_MODULES
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 ROOMS = (
-    *("errors", "paths", "progress", "yaml_files", "drawing", "prose", "additions", "topology", "openbach", "results"),
+    *(
+        "errors",
+        "paths",
+        "progress",
+        "yaml_files",
+        "units",
+        "drawing",
+        "prose",
+        "additions",
+        "topology",
+        "openbach",
+        "results",
+    ),
     *("satellite", "guest", "engine", "campaign", "report", "web", "commands"),
 )
 """From the first to the last; `python -m openbach_run` and the package itself stand outside."""

@@ -61,7 +61,7 @@ def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -
     uses = joined(campaign.uses(jobs, additions))
     parts = additions.parts(uses, {name: folder for name in uses["jobs"] if (folder := jobs[name].files)})
     engine = VirtualEngine(checkout, guest_code(checkout, parts))
-    engine._kernel = Kernel(Path(), "a kernel")
+    engine._kernel = Kernel(Path(), Path(), "a kernel")
     engine._image = Image(Path(), tuple(packages), "what is added", NEEDS)
     (run,) = campaign.runs(jobs, load_inventory(checkout / "inventory.yml"), additions, engine.identity_of)
     return run.run_id

@@ -322,7 +322,7 @@ def test_mistakes_are_named_with_file_and_key(mistake: str, tmp_path: Path) -> N
 
 
 def test_missing_file_and_broken_yaml(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="no such file"):
         load_inventory(tmp_path / "none.yml")
     broken = tmp_path / "broken.yml"
     broken.write_text("all: [")

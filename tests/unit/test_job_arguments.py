@@ -24,10 +24,13 @@ CLIENT = {"server_ip": "192.168.20.2", "size": "30M"}
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's arguments, what the program reads
     ("satcom_link", {"orbit": "leo", **LINK, "run": {}},
-     {"mode": "run", "orbit": "leo", "rate": 10e6, "loss": 0.0, "delay_ms": 250.0}),
+     {"mode": "run", "orbit": "leo", "rate": 10e6, "loss": 0.0, "delay_ms": None}),
     ("satcom_link", {"orbit": "geo", **LINK, "rate": "20M", "delay_ms": 240, "loss": "0.1", "buffer_bdp": "2", "seed": 3,
                      "run": {}},
-     {"rate": 20e6, "delay_ms": 240.0, "loss": 0.1, "buffer_bdp": 2.0, "seed": 3}),
+     {"rate": 20e6, "delay_ms": 240.0, "loss": 0.1, "return_loss": 0.1, "seed": 3}),
+    ("satcom_link", {"orbit": "geo", **LINK, "rate": "preset", "return_rate": "2M", "loss": "0", "return_loss": "1",
+                     "buffer": "100p", "buffer_bdp": "none", "run": {}},
+     {"rate": 10e6, "return_rate": 2e6, "loss": 0.0, "return_loss": 1.0}),
     ("transport_profile", {"cc": "cubic_nohystart", "initcwnd": "40", "buffer_bytes": 4194304},
      {"cc": "cubic_nohystart", "initcwnd": 40, "buffer_bytes": 4194304}),
     ("vpn", {"kind": "openvpn_tcp", **TUNNEL, "server": {}}, {"role": "server", "tunnel_ip": "10.200.0.1"}),
@@ -38,8 +41,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's a
     ("pep", {"position": "none", "wait": {}}, {"mode": "wait", "at": ("A", "B", "A_double", "B_double")}),
     ("tcp_series", {"interval_s": 0.5, "port": 5201}, {"interval_s": 0.5, "port": 5201}),
     ("satcom_link", {"orbit": "geo", **LINK, "return_rate": "2M", "queue": "codel", "link_file": "/a.csv", "wait": {}},
-     {"mode": "wait", "return_rate": 2e6, "queue": "codel", "link_file": "/a.csv"}),
-    ("lan_loss", {"interface": "to_pc", "loss": "1", "burst_packets": "3", "loss_at": "satellite"},
+     {"mode": "wait", "return_rate": None, "queue": "codel", "link_file": "/a.csv"}),
+    ("lan_link", {"interface": "to_pc", "loss": "1", "burst_packets": "3", "loss_at": "satellite"},
      {"interface": "to_pc", "loss": 1.0, "burst_packets": 3.0, "loss_at": "satellite"}),
     ("vpn", {"kind": "openvpn_tcp", **TUNNEL, "tunnel": "1", "flow_port": "5211", "server": {}},
      {"device": "vpn1", "exchange_port": 5998, "tunnel_ip": "10.200.1.1", "flow_port": 5211}),
@@ -86,7 +89,7 @@ def test_the_command_is_the_programs_path_on_an_agent(job: str) -> None:
 
 def test_transports_are_the_same_in_yaml_and_program() -> None:
     (cc,) = PACKAGES["transport_profile"].job.arguments.required
-    assert sorted(cc.choices) == sorted(program("transport_profile").PROFILES)
+    assert list(cc.choices) == program("transport_profile").profiles.names()
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,7 @@ def test_a_port_that_is_taken_is_named_with_its_program(
     (tmp_path / "iperf3").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "iperf3").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("ready.is_listening", lambda port: False)
-    monkeypatch.setattr(file_transfer, "is_listening", lambda port: False)
+    monkeypatch.setattr("ports.is_listening", lambda port: False)
     with socket.create_server(("", 0), family=family) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(SystemExit, match=rf"exit code 1; port {port} is taken by .* \(process {os.getpid()}\)"):
@@ -131,9 +130,9 @@ def test_first_byte_filter(packet: bytes, taken: bool) -> None:
     assert passes(packet) is taken
 
 
-@pytest.mark.parametrize("name", sorted(folder.name for folder in (ROOT / "jobs").iterdir()))
+@pytest.mark.parametrize("name", sorted(folder.parent.name for folder in ROOT.glob("jobs/*/files")))
 def test_each_job_is_a_whole_package(name: str) -> None:
-    files = [f"install_{name}.yml", f"uninstall_{name}.yml", "README.md"]
+    files = ["README.md", "packages.txt"]
     files += [f"files/{name}{suffix}" for suffix in (".yml", ".help", ".py", "_rstats_filter.conf")]
     assert not [file for file in files if not (ROOT / "jobs" / name / file).exists()]
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +31,9 @@ netem = load("satcom_link", "netem")
 link_proof = load("satcom_link", "link_proof")
 State = load("satcom_link", "link_file").State
 transport_profile = load("transport_profile", "transport_profile")
+profiles = load("transport_profile", "profiles")
+install_modules = load("transport_profile", "install_modules")
+file_transfer = load("file_transfer", "file_transfer")
 
 
 @pytest.fixture(autouse=True)
@@ -123,23 +128,49 @@ def test_gilberts_model_has_the_loss_and_the_bursts_asked_for(loss_pct: float, b
 @pytest.mark.parametrize(("options", "forward", "back"), [
     ((), 625_000, 625_000), (("--buffer-bdp", "0.5"), 312_500, 312_500), (("--buffer-bytes", "9000"), 9000, 9000),
     (("--rate", "20M", "--return-rate", "2M"), 1_250_000, 125_000), (("--rate", "32k", "--delay-ms", "1"), 3028, 3028),
+    (("--buffer", "150kB"), 150_000, 150_000), (("--buffer", "100p"), 151_400, 151_400),
+    (("--buffer", "2BDP"), 1_250_000, 1_250_000),
 ])  # fmt: skip
-def test_the_buffer_is_in_bdp_of_its_direction_or_in_bytes(options: tuple[str, ...], forward: int, back: int) -> None:
+def test_the_buffer_is_in_bdp_of_its_direction_in_bytes_or_in_packets(
+    options: tuple[str, ...], forward: int, back: int
+) -> None:
     arguments = parsed(*GEO, *options)
-    assert [satcom_link.buffer_bytes(one, arguments) for one in satcom_link.directions(arguments)] == [forward, back]
+    both = satcom_link.directions(arguments)
+    assert [satcom_link.buffer_bytes(one, arguments.buffer) for one in both] == [forward, back]
 
 
 def test_queues_know_the_rtt_and_the_buffer() -> None:
-    assert (
-        satcom_link.queue_options("codel", 625_000, 500) == "codel limit 413 target 25.000ms interval 500.000ms noecn"
-    )
-    assert satcom_link.queue_options("fq_codel", 62_500, 50).endswith("target 5.000ms interval 100.000ms noecn")
-    assert satcom_link.queue_options("cake", 625_000, 500) == "cake unlimited memlimit 625000 rtt 500ms"
+    of_bytes, of_packets = satcom_link.Buffer(625_000, "bytes"), satcom_link.Buffer(100, "packets")
+    options = satcom_link.queue_options
+    assert options("codel", of_bytes, 625_000, 500) == "codel limit 413 target 25.000ms interval 500.000ms noecn"
+    assert options("fq_codel", of_bytes, 62_500, 50).endswith("target 5.000ms interval 100.000ms noecn")
+    assert options("cake", of_bytes, 625_000, 500) == "cake unlimited memlimit 625000 rtt 500ms"
+    assert options("fifo", of_bytes, 625_000, 500) == "bfifo limit 625000"
+    assert options("fifo", of_packets, 151_400, 500) == "pfifo limit 100"
+    assert options("codel", of_packets, 151_400, 500).startswith("codel limit 100 ")
+
+
+def test_the_return_direction_has_its_own_loss() -> None:
+    """The delay is at the root where the direction has no loss: nothing else changes for it."""
+    options = (*GEO, "--loss", "0", "--return-loss", "2")
+    forward, back = satcom_link.directions(parsed(*options))
+    assert (forward.loss_pct, back.loss_pct) == (0, 2)
+    assert " loss random 2%" in loss_lines(*options)[1]
+    assert [line.split(" handle")[0] for line in delay_lines(*options)] == ["dev to_st root", "dev to_gw parent 1:1"]
+    assert {one.loss_pct for one in satcom_link.directions(parsed(*GEO, "--loss", "1"))} == {1}
+
+
+def test_small_packets_of_the_proof_fit_into_a_buffer_of_packets() -> None:
+    arguments = parsed(*GEO, "--buffer", "4p", "--loss", "1")
+    (forward, _) = satcom_link.directions(arguments)
+    assert satcom_link.asked(forward, arguments, IDLE).buffer_packets == 4
+    in_bytes = parsed(*GEO, "--loss", "1")
+    assert satcom_link.asked(forward, in_bytes, IDLE).buffer_packets is None
 
 
 @pytest.mark.parametrize(
     "options",
-    [("meo", "a", "b"), ("geo", "a"), ("geo", "a", "b", "--loss", "101"), ("geo", "a", "b", "--rate", "0"),
+    [("moon", "a", "b"), ("geo", "a"), ("geo", "a", "b", "--loss", "101"), ("geo", "a", "b", "--rate", "0"),
      ("geo", "a", "b", "--rate", "10Q"), ("geo", "a", "b", "--buffer-bdp", "-1"), ("geo", "a", "b", "--seed", "x"),
      ("geo", "a", "b", "--burst-packets", "0.5"), ("geo", "a", "b", "--loss", "90", "--burst-packets", "2"),
      ("geo", "a", "b", "--jitter-ms", "-1"), ("geo", "a", "b", "--queue", "red")],
@@ -208,19 +239,84 @@ def test_the_initial_window_takes_the_place_of_the_routes_own() -> None:
 HYSTART = Path("/sys/module/tcp_cubic/parameters/hystart")
 
 
-@pytest.mark.parametrize(("cc", "available", "algorithm", "hystart"), [
+@pytest.mark.parametrize(("cc", "in_kernel", "algorithm", "hystart"), [
     ("cubic", ["cubic"], "cubic", "1"),
     ("cubic_nohystart", ["cubic"], "cubic", "0"),
     ("cubic", ["cubic", "cubic_nohystart"], "cubic", "1"),
     ("cubic_nohystart", ["cubic", "cubic_nohystart"], "cubic_nohystart", None),
-    ("bbr2", ["cubic"], "bbr2", None),
+    ("bbr2", ["cubic", "bbr2"], "bbr2", None),
 ])  # fmt: skip
 def test_a_profile_is_an_algorithm_and_its_parameters(
-    cc: str, available: list[str], algorithm: str, hystart: str | None
+    cc: str, in_kernel: list[str], algorithm: str, hystart: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = transport_profile.settings(cc, 16 << 20, available)
+    monkeypatch.setattr(profiles, "is_in_kernel", in_kernel.__contains__)
+    wanted = transport_profile.settings(cc, 16 << 20, profiles.algorithm(cc))
     assert wanted[transport_profile.IPV4 / "tcp_congestion_control"] == algorithm
     assert wanted.get(HYSTART) == hystart
+
+
+def test_sysctls_of_a_profile_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    described = {"algorithm": "cubic", "sysctls": {"net.ipv4.tcp_ecn": "1"}}
+    (tmp_path / "mine/profile.json").write_text(json.dumps(described))
+    monkeypatch.setattr(profiles, "FOLDERS", tmp_path)
+    assert transport_profile.settings("mine", 16 << 20, "cubic")[Path("/proc/sys/net/ipv4/tcp_ecn")] == "1"
+
+
+def test_the_kernel_says_what_congestion_controls_it_has() -> None:
+    assert profiles.is_in_kernel("reno")
+    assert not profiles.is_in_kernel("no_such_control")
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("bbr2", r"congestion control bbr2; it has .*reno.*; its module is built by: sudo python3 .*install_modules.py bbr2$"),
+    ("vegas9", r"congestion control vegas9; it has [\w ]*$"),
+])  # fmt: skip
+def test_a_congestion_control_that_the_kernel_has_not(name: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiles, "is_in_kernel", lambda algorithm: False)
+    with pytest.raises(SystemExit, match=words):
+        profiles.algorithm(name)
+
+
+@pytest.mark.parametrize(
+    ("cc", "used"), [("cubic_nohystart", "cubic"), ("bbr2", "bbr2"), (None, "reno"), ("bbr", None)]
+)
+def test_a_sender_with_the_profiles_algorithm(cc: str | None, used: str | None) -> None:
+    file_transfer.check_congestion_control(cc, used)
+
+
+def test_a_sender_with_another_one() -> None:
+    with pytest.raises(SystemExit, match="used the congestion control cubic instead of bbr2"):
+        file_transfer.check_congestion_control("bbr2", "cubic")
+
+
+def test_the_lists_are_those_of_the_folders() -> None:
+    """What `make control-lists` writes."""
+    sys.path.insert(0, str(ROOT / "jobs/transport_profile"))
+    spec = importlib.util.spec_from_file_location("control_lists", ROOT / "jobs/transport_profile/lists.py")
+    assert spec and spec.loader
+    lists = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(lists)
+    for file, text in lists.texts().items():
+        assert file.read_text() == text, f"{file}: run `make control-lists`"
+
+
+def test_each_folder_is_a_profile() -> None:
+    for name in profiles.names():
+        folder = profiles.FOLDERS / name
+        described = json.loads((folder / "profile.json").read_text())
+        assert described["description"]
+        assert described.keys() <= {"description", "algorithm", "parameters", "sysctls"}
+        assert (folder / "Kbuild").exists() == bool(list(folder.glob("*.c")))
+
+
+def test_dkms_gets_the_folder_and_a_version_of_its_content(tmp_path: Path) -> None:
+    added = install_modules.add_source("bbr3", tmp_path)
+    module, version = added.split("/")
+    place = tmp_path / f"{module}-{version}"
+    assert {file.name for file in place.iterdir()} == {"Kbuild", "bbr.h", "dkms.conf", "profile.json", "tcp_bbr3.c"}
+    assert f'PACKAGE_VERSION="{version}"' in (place / "dkms.conf").read_text()
+    assert install_modules.package("bbr2")[1] != version
 
 
 def test_a_value_that_the_kernel_did_not_take_is_told(tmp_path: Path) -> None:

@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from test_jobs import NEW
+from test_jobs import package as job_folder
 
+from openbach_run.additions import Additions, packages_of
 from openbach_run.commands import main
+from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import form_of, load_packages
 from openbach_run.openbach.lint import lint
+from openbach_run.openbach.playbooks import BUILDING, playbooks
 from openbach_run.openbach.project import for_2_6
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.topology.inventory import load_inventory
@@ -95,7 +100,7 @@ def test_vpn_configurations_travel_with_their_job(made: Path) -> None:
 @pytest.mark.parametrize("name", PACKAGES)
 def test_uninstalling_leaves_the_hosts_tools_alone(name: str) -> None:
     """Files only, and only those that the job has brought: its folder, and what it has built and installed itself."""
-    for task in yaml.safe_load((ROOT / f"jobs/{name}/uninstall_{name}.yml").read_text()):
+    for task in yaml.safe_load(playbooks(PACKAGES[name])[f"uninstall_{name}.yml"]):
         (module,) = (key for key in task if key.startswith("ansible."))
         assert module == "ansible.builtin.file"
         removed = task.get("loop", [task[module]["path"]])
@@ -106,7 +111,7 @@ def test_uninstalling_leaves_the_hosts_tools_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_installing_only_adds(name: str) -> None:
-    for task in yaml.safe_load((ROOT / f"jobs/{name}/install_{name}.yml").read_text()):
+    for task in yaml.safe_load(playbooks(PACKAGES[name])[f"install_{name}.yml"]):
         (module,) = (key for key in task if key.startswith("ansible."))
         if module == "ansible.builtin.command":
             there = f"/opt/openbach/agent/jobs/{name}/"
@@ -114,6 +119,55 @@ def test_installing_only_adds(name: str) -> None:
             continue
         assert module in ("ansible.builtin.apt", "ansible.builtin.copy")
         assert task[module].get("state", "present") == "present"
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_real_agent_gets_the_packages_that_the_virtual_one_gets(name: str) -> None:
+    """One list: packages.txt. Playbooks of a job's own may add what building, modules of the kernel and the VPNs need."""
+    install = yaml.safe_load(playbooks(PACKAGES[name])[f"install_{name}.yml"])
+    installed = {one for task in install for one in task.get("ansible.builtin.apt", {}).get("name", [])}
+    assert PACKAGES[name].debian
+    assert installed >= set(PACKAGES[name].debian)
+    added = {"pep": {*BUILDING, "passwd"}, "vpn": {one for folder in Additions().all("vpn-configs").values()
+                                                  for one in packages_of(folder)},
+             "transport_profile": {"dkms", "linux-headers-{{ ansible_kernel }}"}}  # fmt: skip
+    assert installed - set(PACKAGES[name].debian) <= added.get(name, set())
+
+
+def test_a_users_job_gets_playbooks_or_keeps_its_own(tmp_path: Path) -> None:
+    folder = job_folder(tmp_path)
+    (folder / "packages.txt").write_text("# the resolver\nbind9-dnsutils\n\niperf3 # and a tool\n")
+    (folder / "files/asker").mkdir()
+    (folder / "files/asker/Makefile").touch()
+    made = playbooks(load_packages([tmp_path])["toy"])
+    install, uninstall = (yaml.safe_load(made[f"{what}_toy.yml"]) for what in ("install", "uninstall"))
+    assert install[0]["ansible.builtin.apt"]["name"] == ["bind9-dnsutils", "iperf3", "gcc", "make", "libc6-dev"]
+    assert install[1]["ansible.builtin.copy"]["dest"] == "/opt/openbach/agent/jobs/toy/"
+    build = "make -C /opt/openbach/agent/jobs/toy/asker OUT=/usr/local/bin asker"
+    assert install[2]["ansible.builtin.command"] == build
+    assert uninstall[0]["loop"] == ["/opt/openbach/agent/jobs/toy", "/usr/local/bin/asker"]
+    (folder / "install_toy.yml").write_text("--- []\n")
+    assert playbooks(load_packages([tmp_path])["toy"])["install_toy.yml"] == "--- []\n"
+
+
+def test_a_users_job_is_packed_with_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Here one for Debian only, which OpenBACH 2.6 could not install."""
+    folder = job_folder(tmp_path / "mine/jobs", {**NEW, "ansible_distribution": "Debian"})
+    (folder / "packages.txt").write_text("datamash\n")
+    assert main.main(["package", "-o", str(tmp_path / "out"), "--with", str(tmp_path / "mine")]) == 0
+    with tarfile.open(tmp_path / "out/jobs-2.7/toy.tar.gz") as tar:
+        install = tar.extractfile("install_toy.yml")
+        assert install is not None and b"name: [datamash]" in install.read()
+    assert not (tmp_path / "out/jobs-2.6/toy.tar.gz").exists()
+    assert "not in jobs-2.6: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["iperf 3", "-y", "Iperf3", "x; rm", "{{ item }}"])
+def test_a_line_that_is_no_package_is_named(tmp_path: Path, line: str) -> None:
+    folder = job_folder(tmp_path)
+    (folder / "packages.txt").write_text(f"iproute2\n{line}\n")
+    with pytest.raises(InputError, match=r"packages.txt, line 2: .* is no name of a Debian package"):
+        load_packages([tmp_path])
 
 
 def test_words_for_the_web_ui() -> None:
@@ -147,7 +201,7 @@ def test_instructions_have_a_literal_value_for_every_argument(made: Path) -> Non
     assert rows.keys() == {name for scenario in project["scenario"] for name in scenario["arguments"]}
     assert all(rows.values())
     assert not [value for value in rows.values() if "$" in value]
-    assert (rows["vpn"], rows["size"], rows["loss"]) == ("none", "30M", "0")
+    assert (rows["vpn"], rows["size"], rows["loss"]) == ("none", "30M", "preset")
 
 
 def test_instructions_tell_the_form_by_a_job_and_end_what_is_left(made: Path) -> None:

@@ -148,7 +148,11 @@ def test_a_record_of_another_version_counts_as_none(store: Store, content: str) 
 
 
 def test_two_commands_do_not_share_a_directory(store: Store) -> None:
-    with store.opened(), pytest.raises(InputError, match="another openbach-run"), Store(store.directory).opened():
+    with (
+        store.opened(),
+        pytest.raises(InputError, match=r"another openbach-run .* --results DIR"),
+        Store(store.directory).opened(),
+    ):
         pass
 
 

@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from made_up import ERROR, FAILED, NOT_RUN, write_results
 from openbach_run.commands import main
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import document
-from openbach_run.report.cells import Campaigns, Cell, matches, partner, read_campaigns
+from openbach_run.report.cells import Campaigns, Cell, Partners, matches, read_campaigns
 from openbach_run.report.claims import (
     CONFIRMED,
     CONTRADICTED,
@@ -34,8 +35,10 @@ from openbach_run.report.claims import (
 from openbach_run.report.command import CLAIMS, TEMPLATES
 from openbach_run.report.content import Setting, changes_table, failures, measures_tables, settings, times_table
 from openbach_run.report.recommendations import recommend
+from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import Table, as_markdown, plain
 
+MEASURE = "transfer_time_s"
 GEO_1 = {"scenario": ["geo_loss"], "loss": ["1"]}
 
 
@@ -146,7 +149,7 @@ def test_settings_of_one_scenario_are_told_apart_by_what_differs() -> None:
 
 def test_partners_differ_in_nothing_but_the_free_arguments(campaigns: Campaigns) -> None:
     one = cell(campaigns, "geo_loss", "wireguard", "B", "cubic", "1")
-    partners = partner(one, campaigns.cells, ["vpn"])
+    partners = Partners(campaigns.cells, ["vpn"]).of(one)
     assert {other.values["vpn"] for other in partners} == {"none", "openvpn_udp", "openvpn_tcp"}
     assert all(other.values["pep"] == "B" for other in partners)
 
@@ -197,7 +200,7 @@ def test_few_seeds_decide_nothing(tmp_path: Path) -> None:
     judged = verdict(few, {**TCP_IN_TCP, "least": 1.1})
     assert judged.verdict == NOT_DECIDED
     assert "4 of at least 5 seeds" in why(judged)
-    assert recommend([one for one in few.cells if one.values["scenario"] == "geo_loss"]) is None
+    assert recommend([one for one in few.cells if one.values["scenario"] == "geo_loss"], MEASURE) is None
 
 
 def test_only_the_best_counts_where_a_claim_says_so(campaigns: Campaigns) -> None:
@@ -247,11 +250,30 @@ def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
 
 def test_the_recommended_is_the_fastest_vpn_and_those_as_good_are_named(campaigns: Campaigns) -> None:
     cells = [one for one in campaigns.cells if matches(one, {**GEO_1, "cc": ["bbr2"]})]
-    chosen = recommend(cells)
+    chosen = recommend(cells, MEASURE)
     assert chosen is not None
     assert (chosen.best.values["vpn"], chosen.best.values["pep"]) == ("openvpn_tcp", "B")
     assert {one.values["vpn"] for one in chosen.as_good} == {"wireguard", "openvpn_udp", "openvpn_tcp"}
     assert chosen.against is not None and chosen.against.median < 1
+
+
+def test_among_equals_the_recommended_has_no_pep(tmp_path: Path) -> None:
+    """A PEP that changes nothing is not advised for a millionth of a second; one that changes something is."""
+    results = write_results(
+        tmp_path / "tie", vpn=("none", "openvpn_udp"), pep=("none", "A", "B"), cc=("bbr2",), loss=("0",)
+    )
+    for file in results.glob("runs/*/record.json"):
+        record = json.loads(file.read_text())
+        if record["arguments"]["pep"] == "A":
+            record["measures"]["transfer_time_s"] -= 1e-6
+            file.write_text(json.dumps(record))
+    cells = [one for one in read_campaigns([results]).cells if one.values["scenario"] == "geo_loss"]
+    without_b = recommend([one for one in cells if one.values["pep"] != "B"], MEASURE)
+    assert without_b is not None
+    assert without_b.best.values["pep"] == "none"
+    assert [one.values["pep"] for one in without_b.as_good] == ["A"]
+    with_b = recommend(cells, MEASURE)
+    assert with_b is not None and with_b.best.values["pep"] == "B", "3 % less time"
 
 
 def test_changes_are_against_the_baseline(campaigns: Campaigns) -> None:
@@ -362,19 +384,53 @@ def test_a_scenario_of_another_shape_has_a_table_of_its_measures(tmp_path: Path)
     assert "| wireguard | 4.20 [4.20–4.20] | 0.50 [0.50–0.50] |" in (tmp_path / "report/report.md").read_text()
 
 
+def test_a_users_scenario_has_the_words_of_its_job(tmp_path: Path) -> None:
+    """Neither VPN nor PEP nor loss in it; the words are in the records, the job is nowhere."""
+    answer = {"column": "answer_us", "statistic": "answer_ms", "factor": 1000.0, "unit": "µs", "title": "answer time"}
+    store = Store(tmp_path / "dns")
+    store.runs.mkdir(parents=True)
+    runs: list[dict[str, Any]] = [
+        {"run_id": f"{n:016x}", "scenario": "dns", "arguments": {"names": str(n)}, "seed": 1} for n in (1, 2)
+    ]
+    for run in runs:
+        place = store.begin(run["run_id"])
+        (place / "run.json").write_text('{"scenario": {}}')
+        metadata = {"job_name": "dns", "agent_name": "pc"}
+        sent = [{"answer_ms": 0.5 * n, "_metadata": {**metadata, "time": 1000 * n}} for n in range(25)]
+        (place / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in sent))
+        made = Record(
+            run["run_id"], "dns", run["arguments"], 1, "Finished Ok", None, 9.0, 1.0, "ab", {"answer_us": 6000.0},
+            "./openbach-run dns.json", {"engine": "virtual"}, [], {"dns": [answer]},
+        )  # fmt: skip
+        store.keep(place, made)
+    store.write("campaign.json", json.dumps({"command": "./openbach-run dns.json", "runs": runs}))
+    assert main.main(["report", str(store.directory), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    text = (tmp_path / "report/report.md").read_text()
+    assert "| names | answer time (µs) |" in text
+    assert "answer time over virtual time (job dns)" in text
+    assert "The baseline is none" in text
+    drawn = (tmp_path / "report/figures/dns-dns-answer_ms.svg").read_text()
+    assert "answer time (µs)" in drawn and "12000" in drawn, "the statistic times the factor of its measure"
+    rows = list(csv.DictReader((tmp_path / "report/cells.csv").open()))
+    assert [(row["measure"], row["unit"]) for row in rows] == 2 * [("answer_us", "µs")]
+    assert "vpn" not in (tmp_path / "report/results.csv").read_text()
+
+
 def test_flows_have_tables_of_their_own_and_none_is_wider_than_a_page(campaigns: Campaigns) -> None:
-    measures = {f"measure_{number}": 1.0 for number in range(7)} | {"flow_1_bytes": 2.0, "flow_2_bytes": 3.0}
+    measures = {f"measure_{number}": 1.0 for number in range(7)} | {
+        f"flow_{flow}_{name}": 2.0 for flow in (1, 2) for name in ("bytes", "ttfb_s")
+    }
     run = next(run for run in campaigns.runs if run.record and run.record.finished)
     assert run.record is not None
     cell = Cell({"scenario": "multi_flow"}, [replace(run, record=replace(run.record, measures=measures))])
-    tables = measures_tables(Setting("flows", "GEO", {}, [cell]))
+    tables = measures_tables(Setting("flows", "GEO", {}, [cell], campaigns.declared))
     assert {name: table.header[1:] for name, table in tables.items()} == {
-        "flows-measures": [f"measure_{number}" for number in range(5)],
-        "flows-measures-2": ["measure_5", "measure_6"],
-        "flows-measures-flow_1": ["bytes"],
-        "flows-measures-flow_2": ["bytes"],
+        "flows-measures": [f"measure {number}" for number in range(5)],
+        "flows-measures-2": ["measure 5", "measure 6"],
+        "flows-measures-flow_1": ["received (bytes)", "time to first byte (s)"],
+        "flows-measures-flow_2": ["received (bytes)", "time to first byte (s)"],
     }
-    assert tables["flows-measures-flow_2"].title == "GEO: measures of flow 2"
+    assert tables["flows-measures-flow_2"].title == "GEO: measures, flow 2"
 
 
 def test_export(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -395,3 +451,24 @@ def test_an_orbit_that_is_an_argument_tells_files_apart() -> None:
 
 def test_the_least_time_belongs_to_cells_that_transferred() -> None:
     assert Cell({"scenario": "voip", "size": "1G"}).least_transfer_time_s is None
+
+
+def drawn(results: Path, folder: Path, **plot: str) -> tuple[set[str], str]:
+    """The figures and tables of the GEO campaign, and the report's text, if its scenario asks for this."""
+    asked = json.loads((results / "campaign.json").read_text())
+    folder.mkdir()
+    (folder / "runs").symlink_to(results / "runs")
+    runs = [run for run in asked["runs"] if run["scenario"] == "geo_loss"]
+    (folder / "campaign.json").write_text(json.dumps({**asked, "runs": runs, "plots": {"geo_loss": plot}}))
+    assert main.main(["report", str(folder), "-o", str(folder / "report"), "--quiet"]) == 0
+    files = [*(folder / "report/figures").glob("geo_loss-*.svg"), *(folder / "report/tables").glob("geo_loss-*.md")]
+    return {file.stem.removeprefix("geo_loss-") for file in files}, (folder / "report/report.md").read_text()
+
+
+def test_a_scenario_says_what_is_drawn(results: Path, tmp_path: Path) -> None:
+    """Until then the report went by whether there was a transfer time."""
+    names, text = drawn(results, tmp_path / "goodput", measure="goodput_mbps", figure="matrix")
+    assert {"times", "loss", "ecdf", "compared-0.1"} <= names and "recommended" not in names
+    assert "goodput (Mbit/s)" in text and "GEO (geo_loss): transfer time" not in text
+    names, text = drawn(results, tmp_path / "measures", measure="transfer_time_s", figure="measures")
+    assert "measures" in names and not names & {"times", "loss", "ecdf", "recommended"}

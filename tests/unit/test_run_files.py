@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_record import RECORD
+from test_results import OURS
 
 from openbach_run.campaign.execute import PlannedRun, execute_run
 from openbach_run.campaign.sub_runs import unfold
@@ -39,6 +40,13 @@ def a_link(place: Path) -> None:
     place.symlink_to(target)
 
 
+def a_hard_link(place: Path) -> None:
+    a_link(place)
+    target = place.readlink()
+    place.unlink()
+    place.hardlink_to(target)
+
+
 def a_socket(place: Path) -> None:
     at = os.open(place.parent, os.O_DIRECTORY)
     try:
@@ -50,6 +58,7 @@ def a_socket(place: Path) -> None:
 
 KINDS: dict[str, Callable[[Path], None]] = {
     "a symbolic link": a_link,
+    "a hard link": a_hard_link,
     "a FIFO": os.mkfifo,
     "a socket": a_socket,
     "a directory": lambda place: place.mkdir(),
@@ -128,7 +137,7 @@ def test_a_record_is_written_in_place_of_what_a_guest_left(tmp_path: Path, kind:
 def test_a_bad_statistic_is_named(run_dir: Path, line: str, wrong: str) -> None:
     (run_dir / "statistics.jsonl").write_bytes((statistic(transfer_time_s=1.0) + line).encode("latin-1"))
     with pytest.raises(DamagedRecord, match=f"statistics.jsonl, {wrong}"):
-        measures(run_dir)
+        measures(run_dir, OURS)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +185,7 @@ class Spec:
 def test_a_run_that_leaves_garbage_fails_and_no_other(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.runs.mkdir()
-    planned = PlannedRun(Spec(), LeavesGarbage(), "command")  # type: ignore[arg-type]
+    planned = PlannedRun(Spec(), LeavesGarbage(), "command", OURS)  # type: ignore[arg-type]
     _, record = execute_run(planned, store, 0, lambda event: None)
     assert (record.status, record.measures) == (DAMAGED, {})
     assert record.error == "the run left statistics.jsonl, line 1: transfer_time_s is 'fast', not a number"

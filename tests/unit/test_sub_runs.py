@@ -8,13 +8,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from test_results import OURS
+
 from openbach_run.campaign.plan import Campaign
 from openbach_run.campaign.sub_runs import unfold, unfold_all, unfold_campaign
 from openbach_run.engine.contract import COMPLAINED
+from openbach_run.openbach.measures import to_records
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record
 
-PARENT = Record("ab", "both", {"size": "1M"}, 3, "Finished Ok", None, 40.0, 2.0, "cd", {}, "./openbach-run", {}, [])
+PARENT = Record(
+    "ab",
+    "both",
+    {"size": "1M"},
+    3,
+    "Finished Ok",
+    None,
+    40.0,
+    2.0,
+    "cd",
+    {},
+    "./openbach-run",
+    {},
+    [],
+    to_records(OURS),
+)
 EVENTS = [
     {"t_s": 0, "event": "scenario_started", "scenario": "both", "scenario_instance_id": 1, "arguments": {"size": "1M"}},
     {"t_s": 0, "event": "scenario_started", "scenario": "one", "scenario_instance_id": 2, "parent_id": 1,

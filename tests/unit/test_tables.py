@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,17 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from test_results import record
+from test_results import OURS, record
 
 from openbach_run.campaign.plan import Campaign
-from openbach_run.campaign.table import campaign_table
+from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record
-from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain, said
+from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
 
 
 def campaign(seeds: tuple[int, ...] = (1,), **values: tuple[str, ...]) -> Campaign:
-    return Campaign(Path("geo.json"), parse_scenario({"name": "geo", "openbach_functions": []}, {}), {}, values, seeds)
+    scenario = parse_scenario({"name": "geo", "openbach_functions": []}, {})
+    return Campaign(Path("geo.json"), scenario, {}, values, seeds, measures=OURS)
 
 
 def test_the_last_swept_argument_makes_the_columns() -> None:
@@ -63,9 +65,27 @@ def test_a_scenario_says_which_measure_its_table_shows() -> None:
     assert "least" not in shown.note
 
 
-@pytest.mark.parametrize(("measure", "text"), [("to_client_mos", "to client mos"), ("delay_ms", "delay (ms)")])
-def test_a_measure_is_said_with_its_unit(measure: str, text: str) -> None:
-    assert said(measure) == text
+def test_a_run_that_has_not_sent_the_scenarios_measure_is_told_apart() -> None:
+    source = {"name": "geo", "openbach_functions": [], "x-sweep": {"measure": "page_load_time_s"}}
+    swept = replace(campaign(size=("30M",)), scenario=parse_scenario(source, {}))
+    assert campaign_table(swept, [record(size="30M")]).rows == [["not sent"]]
+    assert campaign_table(swept, [record(size="30M", status="Guest Lost")]).rows == [["failed"]]
+
+
+def test_the_error_names_what_was_sent(tmp_path: Path) -> None:
+    source = {"name": "geo", "openbach_functions": [], "x-sweep": {"measure": "ping_rtt_ms"}}
+    swept = replace(campaign(size=("30M",)), scenario=parse_scenario(source, {}))
+    one = record(size="30M")
+    (tmp_path / one.run_id).mkdir()
+    sent = {"_metadata": {"job_name": "ping_series", "suffix": "far"}, "rtt_mss": 3}
+    (tmp_path / one.run_id / "statistics.jsonl").write_text(json.dumps(sent) + "\n")
+    text = not_sent(swept, [one], tmp_path)
+    assert text is not None
+    assert "geo: 1 of 1 finished runs have no ping_rtt_ms (of the statistic rtt_ms)" in text
+    assert "has the columns transfer_time_s;" in text
+    assert text.endswith("ping_series (far): rtt_mss")
+    assert not_sent(swept, [replace(one, measures={"ping_rtt_ms": 3.0})], tmp_path) is None
+    assert not_sent(campaign(size=("30M",)), [record(None, size="30M")], tmp_path) is None, "no x-sweep.measure"
 
 
 def test_a_scenario_without_arguments_has_one_cell() -> None:

@@ -20,7 +20,7 @@ from openbach_run.campaign.plan import plan
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.guest import collect_agent
-from openbach_run.openbach import limits
+from openbach_run.openbach import limits, rules
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job, WrongType, argv, convert
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.scenario import parse_scenario
@@ -56,7 +56,7 @@ DECLARED = [
     (job.name, path, argument)
     for job in JOBS.values()
     for path, argument in arguments(job)
-    if argument.choices or argument.limits
+    if argument.choices or set(argument.limits) & set(limits.RANGE)
 ]
 
 
@@ -132,7 +132,7 @@ def test_declaration_and_program_refuse_the_same(job: str, path: tuple[str, ...]
 
 SIZE, LOSS = (
     next(argument for _, argument in arguments(JOBS[job]) if argument.name == name)
-    for job, name in (("file_transfer", "size"), ("lan_loss", "loss"))
+    for job, name in (("file_transfer", "size"), ("lan_link", "loss"))
 )
 
 
@@ -156,13 +156,13 @@ def test_every_argument_says_what_it_takes(job: str) -> None:
 
 
 REFUSED = [
-    ("loss=-1", "loss=-1: loss is from 0 to 100 %"),
+    ("loss=-1", "loss=-1: loss is preset, or from 0 to 100 %"),
     ("loss=101", "from 0 to 100 %"),
     ("size=10X", "size=10X: size is unlimited, or from 1 to 1000G bytes, with k, M or G"),
     ("size=0", "from 1 to 1000G bytes"),
     ("rate=fast", "from 32k to 1G bit/s"),
     ("rate=1k", "from 32k to 1G bit/s"),
-    ("return_rate=1e300", "return_rate=1e300: return_rate is from 32k to 1G bit/s"),
+    ("return_rate=1e300", "return_rate=1e300: return_rate is preset, or same, or none, or from 32k to 1G bit/s"),
     ("buffer_bdp=0", "from 0.001 to 1000 BDP"),
     ("buffer_bdp=1e300", "from 0.001 to 1000 BDP"),
     ("series_s=1e-9", "series_s is 0, or from 0.01 to 3600 s"),
@@ -174,6 +174,8 @@ REFUSED = [
     ("streams=0", "from 1 to 128"),
     ("initcwnd=0", "from 1 to 1000 segments"),
     ("burst_packets=0.5", "at least 1|from 1 to 1000000 packets"),
+    ("loss=70 burst_packets=2", r"burst_packets=2: no loss in bursts of this length .* \(with loss=70"),
+    ("loss=0,70 burst_packets=1,2", r"burst_packets=2: no loss .* \(with loss=70"),
 ]
 OF_THE_TABLE = [
     case for case in REFUSED if case[0].split("=")[0] in ("size", "rate", "buffer_bdp", "streams", "initcwnd")
@@ -187,7 +189,60 @@ OF_THE_TABLE = [
 )
 def test_no_guest_starts_for_a_value_that_its_job_refuses(scenario: str, setting: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        plan(ROOT / f"scenarios/{scenario}.json", [setting], (1,), PACKAGES)
+        plan(ROOT / f"scenarios/{scenario}.json", setting.split(), (1,), PACKAGES)
+
+
+TOGETHER = [
+    (job, {"loss": loss, "burst_packets": burst, **place})
+    for job, place in (
+        ("lan_link", {}), ("satcom_link", {}), *(("satcom_link", {"loss_at": at}) for at in ("satellite", "last_mile")),
+    )
+    for loss in ("0", "1", "50", "50.1", "66", "67", "99.9", "100")
+    for burst in ("1", "1.5", "2", "3", "1000", "1000000")
+] + [
+    ("file_transfer", {"tool": tool, "client": {"size": size, "direction": direction, "duration_s": duration}})
+    for tool in ("http", "iperf3")
+    for size in ("30M", "unlimited")
+    for direction in ("upload", "download")
+    for duration in ("0", "5")
+] + [
+    ("pep", {"run": {"program": program, name: value}})
+    for program in ("satpep", "pepsal")
+    for name, value in (("initcwnd", "10"), ("client_leg", "mss=1300"), ("server_leg", "mss=1300"), ("cc", "bbr"))
+]  # fmt: skip
+
+
+def test_declaration_and_program_refuse_the_same_values_together() -> None:
+    def stored(command: Command, values: dict[str, Any]) -> dict[str, Any]:
+        required = {one.name: [[REQUIRED.get(one.name, "x")]] for one in command.required}
+        chosen = next((name for name in values if name in command.subcommands), next(iter(command.subcommands), None))
+        own = {name: [[value]] for name, value in values.items() if name != chosen}
+        sub = {chosen: stored(command.subcommands[chosen], values.get(chosen, {}))} if chosen else {}
+        return required | own | sub
+
+    for job, values in TOGETHER:
+        arguments = stored(JOBS[job].arguments, values)
+        function = {"id": 0, "start_job_instance": {"entity_name": "e", job: arguments}}
+        scenario = parse_scenario({"name": "t", "openbach_functions": [function]}, JOBS)
+        words = argv(JOBS[job].arguments, arguments)
+        assert takes(job, words) is (not limits.check(scenario, {}, JOBS)), words
+
+
+def test_an_argument_that_is_not_given_is_equal_to_nothing() -> None:
+    assert rules.holds("place != 'far'", {})
+    assert not rules.holds("place == 'far'", {})
+    assert not rules.holds("loss > 50", {})
+    assert not rules.holds("1 / loss > 2", {"loss": 0.0})
+    assert rules.holds("not (1 < loss <= 50) and -loss < 0", {"loss": 51.0})
+
+
+@given(st.text(max_size=20) | st.from_regex(r"[a-b0-9 ()+*/<>=!.,'\[\]-]{0,20}", fullmatch=True))
+def test_any_text_is_a_condition_or_is_refused(text: str) -> None:
+    try:
+        rules.check(text)
+    except ValueError:
+        return
+    rules.holds(text, {"a": 1.0, "b": "text"})
 
 
 @pytest.mark.parametrize(
@@ -255,6 +310,10 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
         ({"minimum": "1X"}, "'1X' is not a number"),
         ({"pattern": "("}, "unterminated"),
         ({"minimum": 0, "also": "none"}, "also is a list"),
+        ({"refused": [{"if": "a == 1"}]}, "should be a list of {if: CONDITION, because: TEXT}"),
+        ({"refused": [{"if": "a ==", "because": "b"}]}, "'a ==' is no condition: "),
+        ({"refused": [{"if": "open('x')", "because": "b"}]}, r"is no condition: open\('x'\) is not allowed"),
+        ({"refused": [{"if": "a ** 9", "because": "b"}]}, "is no condition: "),
     ],
 )
 def test_declarations_that_say_nothing_clear(declared: dict[str, Any], words: str) -> None:

@@ -55,6 +55,13 @@ def test_a_run_whose_kernel_complained_has_failed(tmp_path: Path, line: str) -> 
     assert (told.status, told.error) == (COMPLAINED, f"the guest's kernel complained: {line}")
 
 
+def test_a_run_out_of_memory_says_so_and_not_where_the_kernel_noticed(tmp_path: Path) -> None:
+    killed = "Out of memory: Killed process 21 (python3) total-vm:507784kB, anon-rss:486772kB, UID:0"
+    noticed = "[    7.000000] python3 invoked oom-killer: gfp_mask=0x140cca, order=0\n[    7.000000] Call Trace:\n"
+    told = outcome(tmp_path, f"{USUAL}{noticed}[    7.000000] {killed}\n")
+    assert told.error == f"the guest's kernel complained: {killed}"
+
+
 def test_a_failed_run_tells_both_reasons(tmp_path: Path) -> None:
     told = outcome(tmp_path, f"[    1.000000] {TROUBLE[0]}\n", status="Finished Ko")
     assert told.status == COMPLAINED

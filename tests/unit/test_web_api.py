@@ -371,7 +371,7 @@ def test_a_malformed_scenario_refuses_the_whole_project(client: TestClient) -> N
     [
         ({**ARGUMENTS, "new": "1"}, 400, "not defined for this Scenario"),
         ({"vpn": "none"}, 400, "wrong type of values"),
-        ({**ARGUMENTS, "loss": "much"}, 400, "wrong type of values"),
+        ({**ARGUMENTS, "loss": "much"}, 422, "loss is preset, or from 0 to 100 %"),
         ({**ARGUMENTS, "loss": None}, 400, "texts by name"),
         ("x", 400, "texts by name"),
     ],
@@ -385,7 +385,7 @@ def test_refused_starts(client: TestClient, arguments: Any, status: int, words: 
 
 def test_a_start_with_wrong_arguments_leaves_a_stopped_instance(client: TestClient) -> None:
     path = "/project/satvpn/scenario/geo/scenario_instance/"
-    assert client.post(path, json={"arguments": {**ARGUMENTS, "loss": "much"}}).status_code == 400
+    assert client.post(path, json={"arguments": {"vpn": "none"}}).status_code == 400
     (left,) = client.get("/project/satvpn/scenario_instance/").json()
     assert (left["scenario_name"], left["status"]) == ("geo", "Stopped")
     assert left["stop_date"]
@@ -624,7 +624,25 @@ def test_scenarios_with_names_that_have_no_address_are_refused(client: TestClien
     assert client.get("/project/").json() == before
 
 
-@pytest.mark.parametrize("name", ["?", "#", "a b", "é", "&", "launch-1", "serve.sqlite", "serve.lock", "x" * 500])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "?",
+        "#",
+        "a b",
+        "é",
+        "&",
+        "launch-1",
+        "serve.sqlite",
+        "serve.lock",
+        "x" * 500,
+        "$HOME ${vpn}",
+        "'\"`id`",
+        "a\nb",
+        "100 %s",
+        "<b>",
+    ],
+)
 def test_scenarios_with_any_other_name_are_shown_and_run(client: TestClient, name: str) -> None:
     """`launch-1` was also the directory of a report, serve.sqlite is the database."""
     scenario = {"name": name, "openbach_functions": []}
@@ -633,6 +651,9 @@ def test_scenarios_with_any_other_name_are_shown_and_run(client: TestClient, nam
     path = f"/project/satvpn/scenario/{quote(name, safe='')}/scenario_instance/"
     number = client.post(path, json={}).json()["scenario_instance_id"]
     assert ended(client, number)["status"] == "Finished Ok"
+    for page in ("/", f"/page/scenario/satvpn/{quote(name, safe='')}"):
+        shown = client.get(page)
+        assert shown.status_code == 200 and name in html.unescape(shown.text) and "<b>" not in shown.text
 
 
 # The page's form

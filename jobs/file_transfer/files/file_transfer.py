@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,29 +29,19 @@ import collect_agent
 import control
 import first_byte
 import iperf3
+import nginx
+import profiles
+from command import run, started, wait_for
 from iperf3 import Received
-from ready import is_listening, taken, wait_until
+from ports import READY_LIMIT_S, wait_listening
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 IPERF3_PORT = 5201
 HTTP_PORT = 8080
 UNLIMITED = "unlimited"
-PROFILES = ("cubic", "cubic_nohystart", "bbr", "bbr2", "bbr3", "hybla", "reno")
-"""Of the job transport_profile."""
 LIMITS = {"port": (2, 65535), "duration_s": (0, 86400), "streams": (1, 128), "deadline_s": (1, 86400)}
 MOST_BYTES = 10**12
 MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
-
-NGINX = """
-daemon off; master_process off; worker_processes 1; pid {directory}/nginx.pid; error_log stderr;
-events {{ worker_connections 64; }}
-http {{
-    access_log off; sendfile on; keepalive_timeout 0; default_type application/octet-stream;
-    client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy; fastcgi_temp_path {directory}/fastcgi;
-    uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;
-    server {{ listen {port}; root {directory}; }}
-}}
-"""
 
 
 def size_bytes(text: str) -> int:
@@ -81,7 +73,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     client.add_argument("--streams", type=int, default=1, help="in parallel")
     client.add_argument("--deadline-s", type=int, default=7200)
-    client.add_argument("--cc", choices=PROFILES, help="transport profile that the sender must have used")
+    client.add_argument("--cc", help="transport profile that the sender must have used")
     client.add_argument(
         "--own-cc", choices=["no", "yes"], default="no", help="yes: the sender sets --cc on its sockets"
     )
@@ -112,14 +104,18 @@ def retransmitted_segments() -> int:
     return int(values[names.index("RetransSegs")])
 
 
-def start_tool(tool: str, iperf3_port: int, directory: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """The tool's server and its port."""
+@contextmanager
+def tool_server(tool: str, iperf3_port: int, directory: Path) -> Iterator[None]:
+    """The tool's server, which listens, until the end of the block."""
     if tool == "iperf3":
-        return subprocess.Popen(["iperf3", "-s", "-p", str(iperf3_port)], stdout=subprocess.DEVNULL), iperf3_port
-    configuration = directory / "nginx.conf"
-    configuration.write_text(NGINX.format(directory=directory, port=HTTP_PORT))
-    directory.chmod(0o755)
-    return subprocess.Popen(["nginx", "-p", str(directory), "-e", "stderr", "-c", str(configuration)]), HTTP_PORT
+        with started("iperf3", "-s", "-p", str(iperf3_port), stdout=subprocess.DEVNULL) as server:
+            wait_listening(server, "the iperf3 server", iperf3_port)
+            yield
+    else:
+        directory.chmod(0o755)
+        root = f"listen {HTTP_PORT}; root {directory};"
+        with nginx.serving(directory, HTTP_PORT, root, "sendfile on; keepalive_timeout 0;"):
+            yield
 
 
 def answer(request: dict[str, Any], peer_ip: str, directory: Path) -> dict[str, Any]:
@@ -133,18 +129,9 @@ def answer(request: dict[str, Any], peer_ip: str, directory: Path) -> dict[str, 
 
 
 def serve(tool: str, iperf3_port: int) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        process, port = start_tool(tool, iperf3_port, directory)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        try:
-            wait_until(lambda: process.poll() is not None or is_listening(port), f"{tool} on port {port}")
-            if process.poll() is not None:
-                sys.exit(f"the {tool} server ended at once with exit code {process.returncode}{taken(port)}")
-            control.serve(iperf3_port - 1, lambda request, peer_ip: answer(request, peer_ip, directory))
-        finally:
-            process.terminate()
-            process.wait()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with tempfile.TemporaryDirectory() as name, tool_server(tool, iperf3_port, Path(name)):
+        control.serve(iperf3_port - 1, lambda request, peer_ip: answer(request, peer_ip, Path(name)))
 
 
 # The client
@@ -194,19 +181,15 @@ def download_http(arguments: argparse.Namespace) -> Received:
     url = f"http://{arguments.server_ip}:{HTTP_PORT}/{arguments.size}"
     limit_s = str(arguments.deadline_s)
     command = ["curl", "-sS", "--fail", "--max-time", limit_s, "-o", "/dev/null", "-w", "%{json}", url]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"curl: {done.stderr.strip()}")
-    report = json.loads(done.stdout)
+    report = json.loads(run(*command))
     return Received(report["time_total"], report["size_download"], report["time_starttransfer"], None, [])
 
 
 def upload_iperf3(arguments: argparse.Namespace) -> Received:
     test = iperf3_test(arguments)
-    with subprocess.Popen(["iperf3", "-s", "-1", "-p", str(test.port)], stdout=subprocess.DEVNULL) as server:
-        wait_until(lambda: is_listening(test.port), "iperf3")
+    with started("iperf3", "-s", "-1", "-p", str(test.port), stdout=subprocess.DEVNULL) as server:
+        wait_listening(server, "the iperf3 server", test.port)
         report = control.ask(arguments.server_ip, test.port - 1, test.deadline_s, receive=asdict(test))
-        server.terminate()
     return iperf3.received(report, None)
 
 
@@ -219,13 +202,14 @@ TRANSFERS = {
 
 def check_congestion_control(wanted: str | None, used: str | None) -> None:
     """Ends the job if the sender's socket had another one than the transport profile that is wanted."""
-    if wanted and used and used not in (wanted, wanted.removesuffix("_nohystart")):
+    if wanted and used and used not in (wanted, profiles.described(wanted)["algorithm"]):
         sys.exit(f"the sender used the congestion control {used} instead of {wanted}")
 
 
 def transfer(arguments: argparse.Namespace) -> None:
     server_ip, control_port = arguments.server_ip, arguments.port - 1
-    wait_until(lambda: is_serving(server_ip, control_port), f"the server of file_transfer on {server_ip}")
+    missing = f"the server of file_transfer on {server_ip} does not answer"
+    wait_for(missing, lambda: is_serving(server_ip, control_port), READY_LIMIT_S)
     downloads = arguments.direction == "download"
 
     def sender_retransmits() -> int:

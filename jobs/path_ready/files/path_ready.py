@@ -6,34 +6,34 @@ from __future__ import annotations
 import argparse
 import re
 import subprocess
-import sys
 import time
 
 import collect_agent
+from command import wait_for
 
 CONFIGURATION = "/opt/openbach/agent/jobs/path_ready/path_ready_rstats_filter.conf"
 PAUSE_S = 0.5  # between two attempts when there is no route yet and ping fails at once
 
 
-def ping(destination: str) -> tuple[float | None, str]:
-    """Round-trip time in ms of one ping that may take 2 s, or None; and what ping said."""
+def ping(destination: str) -> str:
+    """What one ping says, which may take 2 s."""
     done = subprocess.run(
         ["ping", "-n", "-c", "1", "-W", "2", destination], check=False, capture_output=True, text=True
     )
-    found = re.search(r"time=([\d.]+) ms", done.stdout)
-    return (float(found[1]) if found else None), (done.stderr or done.stdout).strip()
+    return (done.stderr or done.stdout).strip()
 
 
 def answered(destination: str, deadline_s: float) -> float:
     """Round-trip time in ms of the first ping that comes back; a lost one is no failure, too many are."""
-    end = time.monotonic() + deadline_s
-    while True:
-        rtt_ms, said = ping(destination)
-        if rtt_ms is not None:
-            return rtt_ms
-        if time.monotonic() > end:
-            sys.exit(f"{destination} does not answer after {deadline_s:g} s; ping says: {said}")
-        time.sleep(PAUSE_S)
+    said = [""]
+
+    def answer() -> re.Match[str] | None:
+        said[0] = ping(destination)
+        return re.search(r"time=([\d.]+) ms", said[0])
+
+    missing = f"{destination} does not answer"
+    found = wait_for(missing, answer, deadline_s, retry_s=PAUSE_S, evidence=lambda: f"; ping says: {said[0]}")
+    return float(found[1])
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:

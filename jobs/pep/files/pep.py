@@ -19,17 +19,16 @@ import socket
 import subprocess
 import sys
 import syslog
-import time
-from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import collect_agent
+import profiles
 import proof
+from command import change, run, started, undo, wait_for
 
 CONFIGURATION = "/opt/openbach/agent/jobs/pep/pep_rstats_filter.conf"
-PROFILES = ("cubic", "cubic_nohystart", "bbr", "bbr2", "bbr3", "hybla", "reno")
-"""Of the job transport_profile."""
 LIMITS = {
     "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535), "mark": (1, 2**31 - 1), "table": (1, 2**31 - 1),
 }  # fmt: skip
@@ -40,8 +39,6 @@ RULE_PRIORITY = (
 )
 READY = "\0openbach-pep-ready"
 """Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's network namespace)."""
-LIMIT_S = 60.0
-RETRY_S = 0.1
 
 
 def positions(text: str) -> list[str]:
@@ -59,7 +56,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     modes.add_parser("wait", help="ends as soon as the proxy on this host is ready")
     run = modes.add_parser("run", help="runs the proxy until stopped")
     run.add_argument("--program", choices=["satpep", "pepsal"], default="satpep")
-    run.add_argument("--cc", choices=PROFILES, help="congestion control of both legs (default: the host's)")
+    run.add_argument("--cc", help="congestion control of both legs (default: the host's)")
     run.add_argument("--initcwnd", type=int, help="initial window of both legs in segments (default: the routes')")
     run.add_argument("--client-leg", default="", help="KEY=VALUE,… as satpep takes them")
     run.add_argument("--server-leg", default="", help="KEY=VALUE,… as satpep takes them")
@@ -117,13 +114,6 @@ table inet {TABLE} {{
 """
 
 
-def run(*command: str, text: str | None = None) -> str:
-    done = subprocess.run(command, check=False, capture_output=True, text=True, input=text)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
-
-
 def has_ipv6() -> bool:
     switch = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
     return switch.exists() and switch.read_text().strip() == "0"
@@ -145,29 +135,22 @@ def routing(arguments: argparse.Namespace, verb: str) -> list[list[str]]:
 
 def put_rules(arguments: argparse.Namespace, interfaces: list[str]) -> None:
     remove_rules(arguments)
-    run("nft", "-f", "-", text=ruleset(arguments, interfaces))
-    for command in routing(arguments, "add"):
-        run(*command)
+    change("nft", "-f", "-", text=ruleset(arguments, interfaces))
+    for words in routing(arguments, "add"):
+        change(*words)
 
 
 def remove_rules(arguments: argparse.Namespace) -> None:
     """As far as they are there: also what a killed job has left."""
-    for command in (["nft", "delete", "table", "inet", TABLE], *routing(arguments, "del")):
-        subprocess.run(command, check=False, capture_output=True)
-
-
-def algorithm(cc: str) -> str:
-    """The kernel's congestion control for a transport profile: of its own name, or CUBIC with HyStart off for the whole kernel,
-    which the job transport_profile does."""
-    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-    return cc if cc in available else cc.removesuffix("_nohystart")
+    for words in (["nft", "delete", "table", "inet", TABLE], *routing(arguments, "del")):
+        undo(*words)
 
 
 def command_line(arguments: argparse.Namespace) -> list[str]:
     port, connections = str(arguments.port), str(arguments.max_connections)
     command = [arguments.program, "-p", port, "-c", connections]
     if arguments.cc:
-        command += ["-C", algorithm(arguments.cc)]
+        command += ["-C", profiles.algorithm(arguments.cc)]
     if arguments.program == "satpep":
         both = f"initcwnd={arguments.initcwnd}," if arguments.initcwnd else ""
         command += [
@@ -181,14 +164,6 @@ def command_line(arguments: argparse.Namespace) -> list[str]:
             both + arguments.server_leg,
         ]
     return command
-
-
-def retried(attempt: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not attempt():
-        if time.monotonic() > end:
-            sys.exit(f"{what} after {LIMIT_S:g} s")
-        time.sleep(RETRY_S)
 
 
 def listens(program: subprocess.Popen[Any], port: int) -> bool:
@@ -237,39 +212,35 @@ class Connections:
 def split(arguments: argparse.Namespace) -> None:
     """Rules, program, proof; then statistics as they come, until the program is told to end."""
     interfaces = [name for name in (arguments.interfaces or "").split(",") if name]
-    program = subprocess.Popen(command_line(arguments), stdout=subprocess.PIPE, text=True)
-    signal.signal(signal.SIGTERM, lambda *_: program.terminate())
-    signal.signal(signal.SIGINT, lambda *_: program.terminate())
-    assert program.stdout
-    try:
+    with ExitStack() as at_end:
+        at_end.callback(remove_rules, arguments)
+        words = command_line(arguments)
+        program = at_end.enter_context(started(*words, recorded=True, stdout=subprocess.PIPE, text=True))
+        signal.signal(signal.SIGTERM, lambda *_: program.terminate())
+        signal.signal(signal.SIGINT, lambda *_: program.terminate())
+        assert program.stdout
         if arguments.program == "satpep":
             if '"ready"' not in program.stdout.readline():
                 sys.exit(f"satpep ended before it was ready, with exit code {program.wait()}")
         else:
-            retried(lambda: listens(program, arguments.port), f"nothing listens on port {arguments.port}")
+            wait_for(f"nothing listens on port {arguments.port}", lambda: listens(program, arguments.port))
         put_rules(arguments, [*interfaces, proof.INTERFACE] if interfaces else [])
         address_kept = proof.goes_through()
         if not address_kept and arguments.program == "satpep":
             sys.exit("the proxy shows the server its own address instead of the client's")
-        with socket.socket(socket.AF_UNIX) as ready:
-            ready.bind(READY)
-            ready.listen()
-            what = "" if address_kept else ", with the proxy's address instead of the client's"
-            collect_agent.send_log(
-                syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}"
-            )
-            if arguments.program == "satpep":
-                seen = Connections()
-                for line in program.stdout:
-                    seen.take(line)
-                seen.send_sums()
-            program.wait()
-    finally:
-        program.terminate()
-        exit_code = program.wait()
-        remove_rules(arguments)
-    if exit_code not in (0, -signal.SIGTERM):
-        sys.exit(f"{arguments.program} ended by itself with exit code {exit_code}")
+        ready = at_end.enter_context(socket.socket(socket.AF_UNIX))
+        ready.bind(READY)
+        ready.listen()
+        what = "" if address_kept else ", with the proxy's address instead of the client's"
+        collect_agent.send_log(syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}")
+        if arguments.program == "satpep":
+            seen = Connections()
+            for line in program.stdout:
+                seen.take(line)
+            seen.send_sums()
+        program.wait()
+    if program.returncode not in (0, -signal.SIGTERM):
+        sys.exit(f"{arguments.program} ended by itself with exit code {program.returncode}")
 
 
 def main() -> None:
@@ -277,7 +248,7 @@ def main() -> None:
     wanted = arguments.position in arguments.at
     if arguments.mode == "wait":
         if wanted:
-            retried(is_ready, "the proxy on this host is not ready")
+            wait_for("the proxy on this host is not ready", is_ready)
     elif not wanted:
         stops = {signal.SIGTERM, signal.SIGINT}
         signal.pthread_sigmask(signal.SIG_BLOCK, stops)

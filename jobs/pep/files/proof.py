@@ -10,11 +10,12 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from command import run, undo
 
 INTERFACE = "pep_client"
 CLIENT, CLIENT_GATEWAY = "198.18.0.2", "198.18.0.1"
@@ -39,7 +40,7 @@ def goes_through() -> bool:
         with listener, client:
             return _exchange(client, listener) == CLIENT
     finally:
-        _ip([f"link del {INTERFACE}", "link del pep_server"], ignore=True)
+        undo("ip", lines=[f"link del {INTERFACE}", "link del pep_server"])
         for fd in (*ends, here):
             os.close(fd)
 
@@ -66,7 +67,7 @@ def _exchange(client: socket.socket, listener: socket.socket) -> str:
 
 def _join(here: int, ends: list[int]) -> None:
     path = f"/proc/{os.getpid()}/fd"
-    _ip([
+    run("ip", lines=[
         f"link add {INTERFACE} type veth peer name end netns {path}/{ends[0]}",
         f"link add pep_server type veth peer name end netns {path}/{ends[1]}",
         *_address(INTERFACE, CLIENT_GATEWAY),
@@ -76,18 +77,11 @@ def _join(here: int, ends: list[int]) -> None:
         Path(f"/proc/sys/net/ipv4/conf/{interface}/forwarding").write_text("0")
     for end, address, gateway in ((ends[0], CLIENT, CLIENT_GATEWAY), (ends[1], SERVER, SERVER_GATEWAY)):
         with _inside(end, here):
-            _ip([*_address("end", address), f"route add default via {gateway}"])
+            run("ip", lines=[*_address("end", address), f"route add default via {gateway}"])
 
 
 def _address(interface: str, address: str) -> list[str]:
     return [f"address add {address}/30 dev {interface}", f"link set {interface} up"]
-
-
-def _ip(lines: list[str], *, ignore: bool = False) -> None:
-    command = ["ip", *(["-force"] if ignore else []), "-batch", "-"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, input="\n".join(lines))
-    if done.returncode and not ignore:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}; the lines were:\n" + "\n".join(lines))
 
 
 def _new_namespace(here: int) -> int:

@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from itertools import count
+from typing import Any
 
 from link_file import Change, State
-from parameters import parameter, refuse_out_of_range
 
 EARTH_RADIUS_KM = 6371.0
 GRAVITY_KM3_PER_S2 = 398600.4418
@@ -36,11 +36,24 @@ LIGHT_KM_PER_MS = 299.792458
 MEAN_OVER_S = 600.0
 
 
+def parameter(default: Any, least: float, greatest: float, text: str) -> Any:
+    """A field of a model's parameters that knows its range and what it means."""
+    return field(default=default, metadata={"least": least, "greatest": greatest, "help": text})
+
+
+def refuse_out_of_range(parameters: Any) -> None:
+    """Raises ValueError, with the parameter's name and range."""
+    for one in fields(parameters):
+        value, least, greatest = getattr(parameters, one.name), one.metadata["least"], one.metadata["greatest"]
+        if not least <= value <= greatest:
+            raise ValueError(f"{one.name} is {value}: it must be from {least} to {greatest}")
+
+
 @dataclass(frozen=True)
 class Constellation:
     """Starlink's first shell, a terminal in Toulouse, a gateway near Bordeaux. ValueError for what is out of range."""
 
-    altitude_km: float = parameter(550.0, 160, 2000, "height of the orbits")
+    altitude_km: float = parameter(550.0, 160, 24_000, "height of the orbits")
     inclination_deg: float = parameter(53.0, 0, 180, "of the orbits")
     planes: int = parameter(72, 1, 1000, "number of orbits")
     satellites_per_plane: int = parameter(22, 1, 1000, "satellites on each orbit")

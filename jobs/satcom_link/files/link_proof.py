@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import collect_agent
-import netem
+from command import run, undo
 
 INJECTOR = "prove"
 SEEN_PORT, UNSEEN_PORT = 9, 10  # discard and unassigned: nobody listens
@@ -34,7 +34,7 @@ LONGEST_BURST_S = 1.0
 BUCKET_BYTES = 1540
 """What tbf lets through at once."""
 AT_ONCE = 10
-"""Small packets sent back to back: less than any buffer that holds two full ones."""
+"""Small packets sent back to back at most: less than any buffer that holds two full ones in bytes."""
 LATE_S = 0.1
 """How long after it should have left the last packet counts as lost."""
 DELAY_TOLERANCE_MS = 1.0
@@ -75,6 +75,8 @@ class Asked:
     jitter_ms: float
     burst_packets: float
     buffer_bytes: int
+    buffer_packets: int | None = None
+    """Of any size, where the queue counts packets."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,12 @@ def measure(direction: Direction, asked: Asked, counted: Callable[[], Counters])
     small_s = SMALL_BYTES * 8 / asked.rate_bps
     full = full_packets(asked)
     packets = LOSS_PACKETS if asked.loss_pct else IDLE_PACKETS
+    at_once = min(AT_ONCE, asked.buffer_packets or AT_ONCE)
     before = counted()
     with _injector(direction) as send, _tap(direction.leaves) as tap:
         sent_ns = [send(number, SEEN_PORT, SMALL_BYTES, max(2 * small_s, 0.001)) for number in range(IDLE_PACKETS)]
         for number in range(packets - IDLE_PACKETS):
-            send(number, UNSEEN_PORT, SMALL_BYTES, 0 if (number + 1) % AT_ONCE else AT_ONCE * small_s)
+            send(number, UNSEEN_PORT, SMALL_BYTES, 0 if (number + 1) % at_once else at_once * small_s)
         idle = _seen(tap, IDLE_PACKETS, last_s)
         between = counted()
         for number in range(full):
@@ -206,10 +209,10 @@ def _tap(interface: str) -> Iterator[socket.socket]:
 def _injector(direction: Direction) -> Iterator[Callable[[int, int, int, float], int]]:
     """A function that sends packet `number` to a port, of a size, and then pauses; it returns the time of sending in ns."""
     ends = [_beyond(interface) for interface in (direction.arrives, direction.leaves)]
-    mac = json.loads(netem.run("ip", "-j", "link", "show", "dev", direction.arrives))[0]["address"]
-    netem.run("ip", lines=[f"link add {INJECTOR} type ifb", f"link set {INJECTOR} up"])
+    mac = json.loads(run("ip", "-j", "link", "show", "dev", direction.arrives))[0]["address"]
+    run("ip", lines=[f"link add {INJECTOR} type ifb", f"link set {INJECTOR} up"])
     try:
-        netem.run("tc", lines=[
+        run("tc", lines=[
             f"qdisc add dev {INJECTOR} clsact",
             f"filter add dev {INJECTOR} egress matchall action mirred ingress redirect dev {direction.arrives}",
         ])  # fmt: skip
@@ -226,7 +229,7 @@ def _injector(direction: Direction) -> Iterator[Callable[[int, int, int, float],
 
             yield send
     finally:
-        netem.try_lines("ip", [f"link del {INJECTOR}"])
+        undo("ip", lines=[f"link del {INJECTOR}"])
 
 
 def _packet(number: int, port: int, size: int, ends: list[str]) -> bytes:
@@ -242,8 +245,8 @@ def _packet(number: int, port: int, size: int, ends: list[str]) -> bytes:
 
 def _beyond(interface: str) -> str:
     """Address of the host at the other end: a gateway of a route over the interface, otherwise a neighbour."""
-    routes = json.loads(netem.run("ip", "-j", "-4", "route", "show", "dev", interface))
-    neighbours = json.loads(netem.run("ip", "-j", "-4", "neighbour", "show", "dev", interface))
+    routes = json.loads(run("ip", "-j", "-4", "route", "show", "dev", interface))
+    neighbours = json.loads(run("ip", "-j", "-4", "neighbour", "show", "dev", interface))
     found = [*(route["gateway"] for route in routes if "gateway" in route), *(one["dst"] for one in neighbours)]
     if not found:
         sys.exit(f"{interface}: no route over it has a gateway, and it has no neighbour: the link cannot be measured")

@@ -30,21 +30,15 @@ import constellation
 import link_file
 import link_proof
 import netem
+import presets
+from command import LINKS, change, run, undo, wait_for
 from link_file import Change, State
+from presets import NONE, PRESET, SAME, Buffer
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
-GEO_DELAY_MS = 250.0
 FRAME_BYTES = 1514
 BURST_BYTES = 1540
 """One packet, and what a tunnel or a VLAN may add to it."""
-LEAST_BPS, MOST_BPS = 32e3, 1e9
-"""What can be proved: below, what the bucket lets wait is more delay than is tolerated; above, tbf is not exact enough."""
-LIMITS = {
-    "delay_ms": (0.001, 10_000),
-    "jitter_ms": (0, 10_000),
-    "buffer_bdp": (0.001, 1000),
-    "buffer_bytes": (0, 4 * 10**9),
-}
 HELD_RATE = "8bit"
 """What tbf gets for a rate of 0, which it does not know: a packet takes 25 minutes."""
 PLACE = "satellite"
@@ -53,10 +47,21 @@ CODEL_TARGET = 0.05
 """Of the RTT: RFC 8289, section 4.2, which has the interval at one RTT (section 4.3)."""
 UP = "measured"
 """Alias of the queues' interfaces when the link has proved itself."""
-LIMIT_S = 60.0
-RETRY_S = 0.1
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
-MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+VALUES = {
+    "--rate": "bit/s of the forward direction, e.g. 10M",
+    "--return-rate": "bit/s of the return direction; same: as forward",
+    "--delay-ms": "one-way delay, of a link without a constellation",
+    "--jitter-ms": "standard deviation of the delay",
+    "--reorder": "whether jitter may change the order, no or yes",
+    "--loss": "percent of the packets of the forward direction",
+    "--return-loss": "percent of those of the return direction; same: as forward",
+    "--burst-packets": "mean length of a loss; 1: independent",
+    "--buffer": "1BDP (rate times mean RTT), 150kB, 9000B or 100p (packets)",
+    "--buffer-bdp": "buffer in BDP",
+    "--queue": "fifo, codel, fq_codel or cake",
+}
+"""Options that a preset has values for."""
 SEPARATE_LOSS, DELAY = "1:", "2:"
 """Handles of the two netems."""
 
@@ -71,6 +76,8 @@ class Direction:
     rate_bps: float
     """What the buffer is measured by."""
     rtt_ms: float
+    loss_pct: float
+    """Of the separate netem; what a link file says comes on top."""
     seed: int | None
 
     @property
@@ -86,49 +93,40 @@ class Direction:
 Both = tuple[Direction, Direction]
 
 
-def rate_bps(text: str) -> float:
-    """A rate with a decimal suffix: `10M` is 10 000 000 bit/s."""
-    number, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
-    rate = float(number) * factor
-    if not LEAST_BPS <= rate <= MOST_BPS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a rate from 32k to 1G")
-    return rate
-
-
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """The arguments, with the values in force of `presets.DEFAULTS`, and `constellation`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("orbit", choices=["geo", "leo"])
+    parser.add_argument("orbit", help="name of a satellite: geo, leo, … (files in the folder satellites)")
     parser.add_argument("forward_interface", help="towards the satellite terminal")
     parser.add_argument("return_interface", help="towards the gateway")
-    parser.add_argument("--rate", type=rate_bps, default=10e6, help="bit/s of the forward direction (default 10M)")
-    parser.add_argument("--return-rate", type=rate_bps, help="bit/s of the return direction (default: as forward)")
-    parser.add_argument("--delay-ms", type=float, default=GEO_DELAY_MS, help="one-way delay, geo (250)")
-    parser.add_argument("--jitter-ms", type=float, default=0.0, help="standard deviation of the delay (default 0)")
-    parser.add_argument("--reorder", choices=["no", "yes"], default="no", help="whether jitter may change the order")
-    parser.add_argument("--loss", type=netem.percent, default=0.0, help="percent of each direction's packets")
-    parser.add_argument("--burst-packets", type=netem.burst, default=1.0, help="mean length of a loss (1: independent)")
+    for option, text in VALUES.items():
+        parser.add_argument(option, default=PRESET, metavar="VALUE", help=f"{text} (default: the satellite's)")
+    parser.add_argument("--buffer-bytes", default="0", metavar="VALUE", help="buffer in bytes; 0: by the other two")
     parser.add_argument(
-        "--loss-at", choices=netem.PLACES, default=PLACE, help=f"where --loss happens; here only for {PLACE}"
+        "--loss-at", choices=netem.PLACES, default=PLACE, help=f"where the losses happen; here only for {PLACE}"
     )
-    parser.add_argument("--buffer-bdp", type=float, default=1.0, help="buffer in rate times mean RTT")
-    parser.add_argument("--buffer-bytes", type=int, default=0, help="buffer in bytes; 0: by --buffer-bdp")
-    parser.add_argument("--queue", choices=["fifo", "codel", "fq_codel", "cake"], default="fifo")
-    parser.add_argument("--link-file", default="none", help="CSV with rate, delay and loss over time; none: by orbit")
+    parser.add_argument("--link-file", default=NONE, help="CSV with rate, delay and loss over time; none: by orbit")
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the queues; 0: none")
     parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
     parser.add_argument("mode", choices=["run", "wait"], help="wait: ends when the link that another one runs is up")
     arguments = parser.parse_args(argv)
-    for name, (least, most) in LIMITS.items():
-        if not least <= getattr(arguments, name) <= most:
-            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
-    if arguments.loss_at != PLACE:
-        arguments.loss = 0.0
     try:
-        netem.loss_model(arguments.loss, arguments.burst_packets)
+        preset = presets.find(arguments.orbit)
+        texts = presets.in_force(vars(arguments), preset)
+        for name, text in texts.items():
+            leader = presets.FORWARD.get(name, name) if text == SAME else name
+            setattr(arguments, name, presets.value(leader, texts[leader]))
+        if arguments.loss_at != PLACE:
+            arguments.loss = arguments.return_loss = 0.0
+        for loss_pct in (arguments.loss, arguments.return_loss):
+            netem.loss_model(loss_pct, arguments.burst_packets)
     except ValueError as error:
         parser.error(str(error))
+    arguments.constellation = None if arguments.delay_ms else preset.constellation
+    if arguments.link_file == NONE and preset.link_file:
+        arguments.link_file = str(preset.link_file)
     return arguments
 
 
@@ -137,11 +135,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def changes(arguments: argparse.Namespace) -> Iterator[Change]:
     """The link's state over time, from 0 s on."""
-    if arguments.link_file != "none":
+    if arguments.link_file != NONE:
         return link_file.read(arguments.link_file)
-    rates_bps = {"forward": arguments.rate, "return": arguments.return_rate or arguments.rate}
-    if arguments.orbit == "leo":
-        return (at_rate(change, rates_bps[change.direction]) for change in constellation.changes())
+    rates_bps = {"forward": arguments.rate, "return": arguments.return_rate}
+    if arguments.constellation:
+        played = constellation.changes(arguments.constellation)
+        return (at_rate(change, rates_bps[change.direction]) for change in played)
     return (Change(0.0, name, State(rate, arguments.delay_ms, 0.0)) for name, rate in rates_bps.items())
 
 
@@ -152,18 +151,18 @@ def at_rate(change: Change, rate: float) -> Change:
 
 def directions(arguments: argparse.Namespace) -> Both:
     """The buffers are measured by the first rate of their direction above 0, and the mean RTT."""
-    rates_bps = (arguments.rate, arguments.return_rate or arguments.rate)
-    rtt_ms = 2 * arguments.delay_ms
-    if arguments.link_file != "none":
+    if arguments.link_file != NONE:
         summary = link_file.check(arguments.link_file)
         rates_bps, rtt_ms = (summary.forward.first_rate_bps, summary.back.first_rate_bps), summary.mean_rtt_ms
-    elif arguments.orbit == "leo":
-        rtt_ms = constellation.mean_rtt_ms()
+    else:
+        rates_bps = (arguments.rate, arguments.return_rate)
+        orbit = arguments.constellation
+        rtt_ms = constellation.mean_rtt_ms(orbit) if orbit else 2 * arguments.delay_ms
     forward, back = arguments.forward_interface, arguments.return_interface
     seeds = (None, None) if arguments.seed is None else (2 * arguments.seed, 2 * arguments.seed + 1)
     return (
-        Direction("forward", back, forward, rates_bps[0], rtt_ms, seeds[0]),
-        Direction("return", forward, back, rates_bps[1], rtt_ms, seeds[1]),
+        Direction("forward", back, forward, rates_bps[0], rtt_ms, arguments.loss, seeds[0]),
+        Direction("return", forward, back, rates_bps[1], rtt_ms, arguments.return_loss, seeds[1]),
     )
 
 
@@ -175,20 +174,23 @@ def first(played: Iterator[Change]) -> list[Change]:
 # What tc is told
 
 
-def buffer_bytes(direction: Direction, arguments: argparse.Namespace) -> int:
-    """The bottleneck's buffer: at least two full packets."""
-    by_bdp = round(arguments.buffer_bdp * direction.rate_bps * direction.rtt_ms / 8000)
-    return max(int(arguments.buffer_bytes) or by_bdp, 2 * FRAME_BYTES)
+def buffer_bytes(direction: Direction, buffer: Buffer) -> int:
+    """The bottleneck's buffer in bytes, that of packets if all are full: at least two full ones."""
+    unit_bytes = {"bytes": 1.0, "packets": FRAME_BYTES, "BDP": direction.rate_bps * direction.rtt_ms / 8000}[
+        buffer.unit
+    ]
+    return max(round(buffer.size * unit_bytes), 2 * FRAME_BYTES)
 
 
-def queue_options(kind: str, limit_bytes: int, rtt_ms: float) -> str:
+def queue_options(kind: str, buffer: Buffer, limit_bytes: int, rtt_ms: float) -> str:
     """The queue before the bottleneck: its limit, and what it has to know of the path (an RTT below 100 ms counts as that,
-    as in the queues' own defaults)."""
+    as in the queues' own defaults). FIFO and CoDel count the packets of a buffer in packets, of any size; FQ-CoDel counts
+    packets and bytes, CAKE bytes."""
     packets = -(-limit_bytes // FRAME_BYTES)
     interval_ms = max(rtt_ms, 100.0)
     codel = f"target {CODEL_TARGET * interval_ms:.3f}ms interval {interval_ms:.3f}ms noecn"
     return {
-        "fifo": f"bfifo limit {limit_bytes}",
+        "fifo": f"pfifo limit {packets}" if buffer.unit == "packets" else f"bfifo limit {limit_bytes}",
         "codel": f"codel limit {packets} {codel}",
         "fq_codel": f"fq_codel limit {packets} memory_limit {limit_bytes} {codel}",
         "cake": f"cake unlimited memlimit {limit_bytes} rtt {interval_ms:.0f}ms",
@@ -201,7 +203,7 @@ def rate_line(direction: Direction, state: State, limit_bytes: int) -> str:
 
 
 def delay_line(direction: Direction, arguments: argparse.Namespace, state: State, step: int) -> str:
-    place = f"parent {SEPARATE_LOSS}1" if arguments.loss else "root"
+    place = f"parent {SEPARATE_LOSS}1" if direction.loss_pct else "root"
     options = netem.delay_options(state.delay_ms, arguments.jitter_ms) + netem.loss_model(state.loss_pct, 1)
     order = netem.IN_ORDER if arguments.reorder == "no" and varies(arguments) else ""
     seed = netem.seed_option(direction.seed_of(step))
@@ -209,31 +211,32 @@ def delay_line(direction: Direction, arguments: argparse.Namespace, state: State
 
 
 def varies(arguments: argparse.Namespace) -> bool:
-    return bool(arguments.orbit == "leo" or arguments.jitter_ms or arguments.link_file != "none")
+    return bool(arguments.constellation or arguments.jitter_ms or arguments.link_file != NONE)
 
 
 def loss_line(direction: Direction, arguments: argparse.Namespace) -> str:
-    loss = netem.loss_model(arguments.loss, arguments.burst_packets)
+    loss = netem.loss_model(direction.loss_pct, arguments.burst_packets)
     seed = netem.seed_option(direction.seed_of(0))
     return f"dev {direction.leaves} root handle {SEPARATE_LOSS} netem limit {netem.LIMIT_PACKETS}{loss}{seed}"
 
 
 def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -> None:
-    netem.run(
+    change(
         "ip", lines=[line for one in both for line in (f"link add {one.queue} type ifb", f"link set {one.queue} up")]
     )
     lines = []
     for one in both:
-        limit, state = buffer_bytes(one, arguments), states[one.name]
+        limit, state = buffer_bytes(one, arguments.buffer), states[one.name]
+        queue = queue_options(arguments.queue, arguments.buffer, limit, one.rtt_ms)
         lines += [
             f"qdisc add dev {one.arrives} clsact",
             f"filter add dev {one.arrives} ingress matchall action mirred egress redirect dev {one.queue}",
             f"qdisc add {rate_line(one, state, limit)}",
-            f"qdisc add dev {one.queue} parent 1:1 handle 10: {queue_options(arguments.queue, limit, one.rtt_ms)}",
-            *([f"qdisc replace {loss_line(one, arguments)}"] if arguments.loss else []),
+            f"qdisc add dev {one.queue} parent 1:1 handle 10: {queue}",
+            *([f"qdisc replace {loss_line(one, arguments)}"] if one.loss_pct else []),
             f"qdisc replace {delay_line(one, arguments, state, step=1)}",
         ]
-    netem.run("tc", lines=lines)
+    change("tc", lines=lines)
 
 
 def clear(both: Both) -> None:
@@ -241,8 +244,8 @@ def clear(both: Both) -> None:
     lines = [
         line for one in both for line in (f"qdisc del dev {one.leaves} root", f"qdisc del dev {one.arrives} clsact")
     ]
-    netem.try_lines("tc", lines)
-    netem.try_lines("ip", [f"link del {one.queue}" for one in both])
+    undo("tc", lines=lines)
+    undo("ip", lines=[f"link del {one.queue}" for one in both])
 
 
 # What comes of it
@@ -262,7 +265,7 @@ class Counters:
 
 def counters(both: Both) -> dict[str, Counters]:
     """By direction; ends the job if a qdisc is no longer there."""
-    shown = {(one["dev"], one["handle"]): one for one in json.loads(netem.run("tc", "-s", "-j", "qdisc", "show"))}
+    shown = {(one["dev"], one["handle"]): one for one in json.loads(run("tc", "-s", "-j", "qdisc", "show"))}
     found = {}
     for one in both:
         if missing := [key for key in ((one.leaves, DELAY), (one.queue, "1:"), (one.queue, "10:")) if key not in shown]:
@@ -295,7 +298,7 @@ class Player:
         direction, old, new = self._both[change.direction], self.states[change.direction], change.state
         lines = []
         if new.rate_bps != old.rate_bps:
-            lines.append(f"qdisc change {rate_line(direction, new, buffer_bytes(direction, self._arguments))}")
+            lines.append(f"qdisc change {rate_line(direction, new, buffer_bytes(direction, self._arguments.buffer))}")
         if (new.delay_ms, new.loss_pct) != (old.delay_ms, old.loss_pct):
             lines.append(f"qdisc change {delay_line(direction, self._arguments, new, self._step)}")
             self._step += 1
@@ -350,14 +353,17 @@ def look(both: Both, states: dict[str, State]) -> None:
 
 def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> link_proof.Asked:
     """What the proof is to find."""
-    kept = (1 - arguments.loss / 100) * (1 - state.loss_pct / 100)
+    limit = buffer_bytes(direction, arguments.buffer)
+    in_packets = arguments.queue in ("codel", "fq_codel") or arguments.buffer.unit == "packets"
+    kept = (1 - direction.loss_pct / 100) * (1 - state.loss_pct / 100)
     return link_proof.Asked(
         state.rate_bps,
         state.delay_ms,
         100 * (1 - kept),
         arguments.jitter_ms,
         arguments.burst_packets,
-        buffer_bytes(direction, arguments),
+        limit,
+        limit // FRAME_BYTES if in_packets else None,
     )
 
 
@@ -379,14 +385,14 @@ def report(both: Both, before: dict[str, Counters]) -> None:
 
 def wait() -> None:
     """Returns when the link of this host is up. Ends the job if it does not come up."""
-    end_s = time.monotonic() + LIMIT_S
-    while UP not in (link.get("ifalias") for link in json.loads(netem.run("ip", "-j", "link", "show"))):
-        if time.monotonic() > end_s:
-            sys.exit(f"no satellite link is up on this host after {LIMIT_S:g} s")
-        time.sleep(RETRY_S)
+
+    def is_up() -> bool:
+        return UP in (link.get("ifalias") for link in json.loads(run("ip", "-j", "link", "show")))
+
+    wait_for("no satellite link is up on this host", is_up, told_by=LINKS)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def emulate(arguments: argparse.Namespace) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         both = directions(arguments)
@@ -398,7 +404,7 @@ def run(arguments: argparse.Namespace) -> None:
         apply(both, arguments, states)
         for one in both:
             link_proof.prove(one, asked(one, arguments, states[one.name]), partial(counters_of, both, one.name))
-        netem.run("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
+        change("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
         before = counters(both)
         player = Player(both, arguments, states)
@@ -414,7 +420,7 @@ def main() -> None:
     if arguments.mode == "wait":
         wait()
     else:
-        run(arguments)
+        emulate(arguments)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,11 @@ from __future__ import annotations
 import argparse
 import re
 import signal
-import subprocess
-import sys
 import time
 from typing import Any
 
 import collect_agent
+from command import run
 
 CONFIGURATION = "/opt/openbach/agent/jobs/tcp_series/tcp_series_rstats_filter.conf"
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
@@ -42,11 +41,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def look(port: int) -> str:
     """The line of the busiest connection; empty if there is none."""
-    command = ["ss", "-tinHO", "state", "established", "sport", "=", f":{port}"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
-    return max(done.stdout.splitlines(), key=lambda line: values(line).get("acked_bytes", 0.0), default="")
+    shown = run("ss", "-tinHO", "state", "established", "sport", "=", f":{port}")
+    return max(shown.splitlines(), key=lambda line: values(line).get("acked_bytes", 0.0), default="")
 
 
 def values(line: str) -> dict[str, Any]:

@@ -4,55 +4,35 @@
 from __future__ import annotations
 
 import argparse
-import json
 import signal
-import subprocess
-import sys
-from collections.abc import Collection
 from pathlib import Path
 
 import collect_agent
+import profiles
+from command import change, run, undo, write
 
 CONFIGURATION = "/opt/openbach/agent/jobs/transport_profile/transport_profile_rstats_filter.conf"
 IPV4 = Path("/proc/sys/net/ipv4")
+SYSCTLS = Path("/proc/sys")
 MODULES = Path("/sys/module")
-PROFILES = json.loads((Path(__file__).parent / "profiles.json").read_text())
-"""Name → congestion control of the kernel, and parameters of its module, which hold for the whole kernel."""
 WINDOWS = ("initcwnd", "initrwnd")
 SHOWN_ONLY = {"linkdown", "dead"}  # states, which `ip route change` refuses
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
-def settings(cc: str, buffer_bytes: int, available: Collection[str]) -> dict[Path, str]:
-    """File of the kernel → value, in the order to write them. A kernel that has a congestion control of the profile's own name
-    (the virtual engine's, which all hosts share, has cubic_nohystart) needs no parameter for it."""
-    profile = PROFILES[cc]
-    algorithm = cc if cc in available else profile["algorithm"]
-    parameters = profile.get("parameters", {}) if algorithm == profile["algorithm"] else {}
+def settings(cc: str, buffer_bytes: int, algorithm: str) -> dict[Path, str]:
+    """File of the kernel → value, in the order to write them. Parameters belong to the profile's `algorithm`: they hold for
+    the whole kernel, and one that has a congestion control of the profile's own name needs none."""
+    profile = profiles.described(cc)
+    parameters = profile["parameters"] if algorithm == profile["algorithm"] else {}
     return {
         **{MODULES / name.replace("/", "/parameters/"): value for name, value in parameters.items()},
+        **{SYSCTLS / name.replace(".", "/"): value for name, value in profile["sysctls"].items()},
         IPV4 / "tcp_congestion_control": algorithm,
         IPV4 / "tcp_rmem": f"4096 131072 {buffer_bytes}",
         IPV4 / "tcp_wmem": f"4096 16384 {buffer_bytes}",
         IPV4 / "tcp_no_metrics_save": "1",
     }
-
-
-def write(file: Path, value: str) -> None:
-    try:
-        file.write_text(value)
-    except OSError as error:
-        sys.exit(f"{file}: writing {value!r}: {error.strerror}")
-    if (read := file.read_text().split()) != value.split():
-        sys.exit(f"{file} is {' '.join(read)!r} after writing {value!r}")
-
-
-def ip_route(*options: str) -> str:
-    command = ["ip", "route", *options]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
 
 
 def routes(shown: str) -> list[list[str]]:
@@ -69,7 +49,7 @@ def with_initial_window(route: list[str], segments: int) -> list[str]:
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cc", choices=sorted(PROFILES))
+    parser.add_argument("cc", choices=profiles.names())
     parser.add_argument("--initcwnd", type=int, default=10, help="segments (default 10, as Linux)")
     parser.add_argument("--buffer-bytes", type=int, default=16 << 20, help="largest buffer of a connection")
     arguments = parser.parse_args(argv)
@@ -83,15 +63,14 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    available = (IPV4 / "tcp_available_congestion_control").read_text().split()
-    wanted = settings(arguments.cc, arguments.buffer_bytes, available)
+    wanted = settings(arguments.cc, arguments.buffer_bytes, profiles.algorithm(arguments.cc))
     before = {file: file.read_text() for file in wanted if file.exists()}
-    own_routes = routes(ip_route("show")) if arguments.initcwnd != 10 else []
+    own_routes = routes(run("ip", "route", "show")) if arguments.initcwnd != 10 else []
     try:
         for file, value in wanted.items():
             write(file, value)
         for route in own_routes:
-            ip_route("change", *with_initial_window(route, arguments.initcwnd))
+            change("ip", "route", "change", *with_initial_window(route, arguments.initcwnd))
         collect_agent.send_stat(
             collect_agent.now(),
             congestion_control=(IPV4 / "tcp_congestion_control").read_text().strip(),
@@ -102,7 +81,7 @@ def main() -> None:
         for file, value in before.items():
             file.write_text(value)
         for route in own_routes:
-            ip_route("change", *route)
+            undo("ip", "route", "change", *route)
 
 
 if __name__ == "__main__":

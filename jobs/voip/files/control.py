@@ -1,1 +1,1 @@
-../../file_transfer/files/control.py
+../../common/control.py

@@ -21,7 +21,8 @@ from typing import Any
 import collect_agent
 import control
 import stream
-from ready import READY_LIMIT_S, is_listening, taken, wait_until
+from command import run, wait_for
+from ports import READY_LIMIT_S, wait_listening
 
 CONFIGURATION = "/opt/openbach/agent/jobs/voip/voip_rstats_filter.conf"
 CONTROL_PORT = 5203
@@ -56,11 +57,7 @@ class Receiver:
         self.log = directory / "received"
         self.log.unlink(missing_ok=True)
         self.process = subprocess.Popen(["ITGRecv", "-l", str(self.log)], stdout=subprocess.DEVNULL, cwd=directory)
-        wait_until(
-            lambda: self.process.poll() is not None or is_listening(SIGNAL_PORT), f"ITGRecv on port {SIGNAL_PORT}"
-        )
-        if self.process.poll() is not None:
-            sys.exit(f"ITGRecv ended at once with exit code {self.process.returncode}{taken(SIGNAL_PORT)}")
+        wait_listening(self.process, "ITGRecv", SIGNAL_PORT)
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGINT)  # at which it writes its log to the end
@@ -69,17 +66,8 @@ class Receiver:
     def packets(self) -> list[stream.Packet]:
         self.close()
         decoded = self.log.with_suffix(".txt")
-        run(["ITGDec", str(self.log), "-l", str(decoded)], READY_LIMIT_S)
+        run("ITGDec", str(self.log), "-l", str(decoded), limit_s=READY_LIMIT_S)
         return stream.read_log(decoded.read_text())
-
-
-def run(command: list[str], limit_s: float) -> None:
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        sys.exit(f"{' '.join(command)} did not end in {limit_s:g} s")
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
 
 
 def sending(destination_ip: str, packets: int) -> tuple[list[str], float]:
@@ -110,7 +98,8 @@ def answer(request: dict[str, Any], peer_ip: str, directory: Path, receivers: li
             receivers.pop().close()
         receivers.append(Receiver(directory))
     elif "send" in request:
-        run(*sending(peer_ip, int(request["send"])))
+        words, limit_s = sending(peer_ip, int(request["send"]))
+        run(*words, limit_s=limit_s)
     elif "report" in request and receivers:
         return stream.measured(receivers.pop().packets(), int(request["report"]), float(request["buffer_ms"]))
     return {}
@@ -130,7 +119,7 @@ def is_receiving(server_ip: str) -> bool:
 def call(server_ip: str, duration_s: float, buffer_ms: float) -> None:
     """Both directions at once: the server's ITGSend ends a request, our own runs beside it."""
     packets = round(duration_s * 1000 / stream.PACKET_MS)
-    wait_until(lambda: is_receiving(server_ip), f"the server of voip on {server_ip}")
+    wait_for(f"the server of voip on {server_ip} does not answer", lambda: is_receiving(server_ip), READY_LIMIT_S)
     with tempfile.TemporaryDirectory() as name:
         receiver = Receiver(Path(name))
         command, limit_s = sending(server_ip, packets)

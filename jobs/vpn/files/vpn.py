@@ -23,12 +23,14 @@ import syslog
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Any
 
 import collect_agent
+from command import LIMIT_S, LINKS, ROUTES, change, record, run, started, undo, wait_for
 from vpn_folders import describe, kinds, scripts
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
@@ -38,7 +40,6 @@ PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
 HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
-LIMIT_S = 60.0
 RETRY_S = 0.2
 FLOW_TABLE = 200
 """Routing table of tunnel 0 if it is for one flow only; each further one has the next."""
@@ -56,8 +57,8 @@ LAST_LINES = 10
 LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535)}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 WATCHED = {signal.SIGCHLD, signal.SIGIO}
-RTMGRP_LINK, RTMGRP_IPV4_IFADDR = 1, 0x10
-"""Groups of netlink messages about interfaces and addresses (linux/rtnetlink.h)."""
+RTMGRP_IPV4_IFADDR = 0x10
+"""Group of netlink messages about addresses (linux/rtnetlink.h)."""
 TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2", "10.200.{}.1"), "wait": ("", "")}
 
 
@@ -90,21 +91,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def run(*command: str, **environment: str) -> str:
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, **environment})
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
-
-
-def retried(attempt: Callable[[], bool], what: str, evidence: Callable[[], str] = str) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not attempt():
-        if time.monotonic() > end:
-            sys.exit(f"{what} after {LIMIT_S:g} s{evidence()}")
-        time.sleep(RETRY_S)
-
-
 def last_lines(log: Path) -> str:
     """The end of what `up` and its daemon said, to be put behind a message."""
     lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
@@ -121,19 +107,15 @@ def exchange(arguments: argparse.Namespace, public: str) -> str:
             except TimeoutError:
                 sys.exit(f"no VPN client has connected to port {arguments.exchange_port} after {LIMIT_S:g} s")
         return swap(connection, public)
-    connections: list[socket.socket] = []
 
-    def connect() -> bool:
+    def connect() -> socket.socket | None:
         try:
-            connections.append(
-                socket.create_connection((arguments.remote_ip, arguments.exchange_port), timeout=LIMIT_S)
-            )
+            return socket.create_connection((arguments.remote_ip, arguments.exchange_port), timeout=LIMIT_S)
         except OSError:
-            return False
-        return True
+            return None
 
-    retried(connect, f"the VPN server {arguments.remote_ip} does not answer on port {arguments.exchange_port}")
-    return swap(connections[0], public)
+    missing = f"the VPN server {arguments.remote_ip} does not answer on port {arguments.exchange_port}"
+    return swap(wait_for(missing, connect, LIMIT_S, retry_s=RETRY_S), public)
 
 
 def swap(connection: socket.socket, public: str) -> str:
@@ -231,16 +213,16 @@ def flow_rule(arguments: argparse.Namespace) -> list[str]:
 
 
 def close_clear_path(arguments: argparse.Namespace) -> None:
-    run("ip", "route", "replace", *clear_path(arguments))
+    change("ip", "route", "replace", *clear_path(arguments))
     if arguments.flow_port:
-        run("ip", "rule", "add", *flow_rule(arguments))
+        change("ip", "rule", "add", *flow_rule(arguments))
 
 
 def open_clear_path(arguments: argparse.Namespace) -> None:
     """What has to be undone before a packet may go without a tunnel again."""
     if arguments.flow_port:
-        subprocess.run(["ip", "rule", "del", *flow_rule(arguments)], check=False, capture_output=True)
-    subprocess.run(["ip", "route", "del", *clear_path(arguments)], check=False, capture_output=True)
+        undo("ip", "rule", "del", *flow_rule(arguments))
+    undo("ip", "route", "del", *clear_path(arguments))
 
 
 def unblock_signals() -> None:
@@ -281,16 +263,10 @@ def is_local(address: str) -> bool:
     return True
 
 
-def is_told_to_stop() -> bool:
-    return bool(signal.sigpending() & SIGNALS)
-
-
 def counted(device: str) -> dict[str, dict[str, int]]:
-    """Packets and bytes by name of the counters that `up` has made in the VPN's nftables table (lib.sh)."""
+    """Packets and bytes by name of the counters that `up` has made in the VPN's nftables table (lib.sh), if there is one."""
     command = ["nft", "-j", "list", "counters", "table", "inet", device]
-    shown = subprocess.run(
-        command, check=False, capture_output=True, text=True
-    ).stdout  # no table: an error, no counter
+    shown = subprocess.run(command, check=False, capture_output=True, text=True).stdout
     objects = json.loads(shown or "{}").get("nftables", [])
     return {one["counter"]["name"]: one["counter"] for one in objects if "counter" in one}
 
@@ -352,43 +328,25 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     folder, vpn = scripts(arguments.kind), describe(arguments.kind)
     environment = environment_of(arguments, vpn, directory)
     check_host(arguments, vpn, environment["PATH"])
-    public = run(str(folder / "keygen"), **environment)
-    (directory / "remote_public").write_text(exchange(arguments, public))
-    log = directory / "log"
-    if not vpn["device"]:
-        run("ip", "link", "add", arguments.device, "type", "dummy")
-        run("ip", "address", "add", f"{arguments.tunnel_ip}/32", "dev", arguments.device)
-        run("ip", "link", "set", arguments.device, "up")
+    exchange_keys(arguments, folder, environment)
     up_s = time.monotonic()
-    with log.open("w") as said:
-        daemon = subprocess.Popen(
-            [str(folder / "up")],
-            env={**os.environ, **environment},
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            preexec_fn=unblock_signals,
-        )
-    table = ["table", flow_table(arguments)] if arguments.flow_port else []
-    way: list[str] = []
-    try:
-        if not vpn["daemon"]:
-            end = time.monotonic() + LIMIT_S
-            while daemon.poll() is None:
-                if signal.sigtimedwait({signal.SIGCHLD}, max(end - time.monotonic(), 0)) is None:
-                    sys.exit(f"{arguments.kind}: `up` has not ended after {LIMIT_S:g} s{last_lines(log)}")
-            if daemon.returncode != 0:
-                sys.exit(ended(arguments.kind, daemon, log))
+    with ExitStack() as at_end:
+        daemon, log = bring_up(arguments, vpn, environment, at_end)
         source = arguments.device if vpn["device"] else arguments.tunnel_ip
-        rtts_ms: list[str] = []
 
-        def goes_through() -> bool:
-            rtt_ms = round_trip(arguments, source, daemon, log)
-            rtts_ms.extend([rtt_ms] if rtt_ms else [])
-            return rtt_ms is not None
+        def proven(missing: str, is_over: Callable[[], bool] = bool) -> str:
+            """The round-trip time of a packet that goes through, as soon as one does, or nothing matters any more."""
+            return wait_for(
+                missing,
+                lambda: "no" if is_over() else round_trip(arguments, source, daemon, log),
+                retry_s=RETRY_S,
+                evidence=lambda: last_lines(log),
+            )
 
-        retried(goes_through, f"no packet has gone through {arguments.kind}", lambda: last_lines(log))
-        way = way_in(arguments, vpn["device"])
-        run("ip", "route", "replace", arguments.remote_network, *way, *table)
+        rtt_ms = proven(f"no packet has gone through {arguments.kind}")
+        through = ["ping", "-nqc", "1", "-W", "3", "-I", source, arguments.remote_tunnel_ip]
+        record(*through, before="until ", after=" > /dev/null; do sleep 1; done")
+        lead_into_tunnel(arguments, vpn["device"], at_end)
         ready_s = time.monotonic()
         setup_time_s = ready_s - start_s
         collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
@@ -398,7 +356,7 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             setup_time_s=setup_time_s,
             up_time_s=ready_s - up_s,
             congestion_control=cc,
-            first_rtt_ms=float(rtts_ms[-1]),
+            first_rtt_ms=float(rtt_ms),
         )
 
         def look() -> None:
@@ -407,13 +365,13 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         def is_up() -> bool:
             if (vpn["daemon"] and daemon.poll() is not None) or not is_there(arguments.device):
                 return False
-            if not has_moved and not is_local(arguments.local_ip):
-                has_moved.append(True)
-                retried(lambda: is_told_to_stop() or goes_through(), moved, lambda: last_lines(log))
+            if not lost and not is_local(arguments.local_ip):
+                lost.append(arguments.local_ip)
+                missing = f"no packet has gone through {arguments.kind} since this host lost its address {lost[0]},"
+                proven(missing, lambda: bool(signal.sigpending() & SIGNALS))
             return True
 
-        has_moved: list[bool] = []
-        moved = f"no packet has gone through {arguments.kind} since this host lost its address {arguments.local_ip},"
+        lost: list[str] = []
         with changes_of_interfaces():
             stopped = is_stopped(is_up, daemon, arguments.series_s, look)
         if not stopped and vpn["daemon"] and daemon.poll() is not None:
@@ -421,23 +379,71 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         if not stopped:
             sys.exit(f"{arguments.kind} ended by itself: its interface is gone{last_lines(log)}")
         look()
-    finally:
-        if way and not vpn["device"]:  # no interface takes it away: it would lead past the tunnel
-            subprocess.run(
-                ["ip", "route", "del", arguments.remote_network, *way, *table], check=False, capture_output=True
+
+
+def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> None:
+    """Makes this end's keys, and leaves the other end's public ones where `up` finds them. Pasted, the commands make new keys
+    and exchange them as files."""
+    directory = environment["VPN_DIR"]
+    keygen = str(folder / "keygen")
+    own, others = (f"/run/vpn-{ip}-{arguments.tunnel}.public" for ip in (arguments.local_ip, arguments.remote_ip))
+    public = run(keygen, environment=environment, limit_s=LIMIT_S)
+    record("mkdir", "-pm", "700", directory)
+    record(keygen, environment=own_words(environment), after=f" > {own}")
+    Path(environment["VPN_REMOTE_PUBLIC"]).write_text(exchange(arguments, public))
+    record("cp", others, environment["VPN_REMOTE_PUBLIC"])
+
+
+def own_words(environment: Mapping[str, str]) -> dict[str, str]:
+    """What is not any shell's."""
+    return {name: value for name, value in environment.items() if name.startswith("VPN_")}
+
+
+def bring_up(
+    arguments: argparse.Namespace, vpn: Mapping[str, Any], environment: Mapping[str, str], at_end: ExitStack
+) -> tuple[subprocess.Popen[Any], Path]:
+    """Starts the VPN's `up`, and undoes what that makes `at_end`. The daemon, and the file with what it says."""
+    folder, log = scripts(arguments.kind), Path(environment["VPN_DIR"]) / "log"
+    if not vpn["device"]:
+        change("ip", "link", "add", arguments.device, "type", "dummy")
+        at_end.callback(undo, "ip", "link", "del", arguments.device)
+        change("ip", "address", "add", f"{arguments.tunnel_ip}/32", "dev", arguments.device)
+        change("ip", "link", "set", arguments.device, "up")
+    at_end.callback(undo, str(folder / "down"), environment=environment)
+    at_end.callback(lambda: print(log.read_text(errors="replace"), end=""))
+    with log.open("w") as said:
+        daemon = at_end.enter_context(
+            started(
+                str(folder / "up"),
+                environment=environment,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                preexec_fn=unblock_signals,
             )
-        daemon.terminate()
-        daemon.wait()
-        print(log.read_text(errors="replace"), end="")
-        subprocess.run([str(folder / "down")], check=False, env={**os.environ, **environment}, capture_output=True)
-        if not vpn["device"]:
-            subprocess.run(["ip", "link", "del", arguments.device], check=False, capture_output=True)
+        )
+    if not vpn["daemon"]:
+        end_s = time.monotonic() + LIMIT_S
+        while daemon.poll() is None:
+            if signal.sigtimedwait({signal.SIGCHLD}, max(end_s - time.monotonic(), 0)) is None:
+                sys.exit(f"{arguments.kind}: `up` has not ended after {LIMIT_S:g} s{last_lines(log)}")
+        if daemon.returncode != 0:
+            sys.exit(ended(arguments.kind, daemon, log))
+    record(str(folder / "up"), environment=own_words(environment), after=" &" if vpn["daemon"] else "")
+    return daemon, log
+
+
+def lead_into_tunnel(arguments: argparse.Namespace, has_device: bool, at_end: ExitStack) -> None:
+    way = way_in(arguments, has_device)
+    table = ["table", flow_table(arguments)] if arguments.flow_port else []
+    change("ip", "route", "replace", arguments.remote_network, *way, *table)
+    if not has_device:  # no interface takes the route away with it: it would lead past the tunnel
+        at_end.callback(undo, "ip", "route", "del", arguments.remote_network, *way, *table)
 
 
 def changes_of_interfaces() -> socket.socket:
     """As long as it is open, this process gets SIGIO when an interface or an address of this host comes, goes or changes."""
     changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-    changes.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR))
+    changes.bind((0, LINKS | RTMGRP_IPV4_IFADDR))
     fcntl.fcntl(changes, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(changes, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
     return changes
@@ -491,7 +497,7 @@ def main() -> None:
     if arguments.role == "wait":
         if arguments.kind != "none":
             missing = f"{arguments.remote_network} is not reached through {arguments.kind} ({arguments.device})"
-            retried(lambda: leads_into_tunnel(arguments), missing)
+            wait_for(missing, lambda: leads_into_tunnel(arguments), told_by=ROUTES)
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, *WATCHED})
     open_clear_path(arguments)  # it is still closed if an earlier tunnel has failed

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Loads the page once as a browser without a cache does, and prints the measured values as JSON.
 
+    page_load.py load URL HTTP DEADLINE_S
+    page_load.py wait URL                     ends well if the server answers
+
 A program of its own, run by Debian's Python: Debian's pycurl is for that one, and a new process has no connection, TLS
-session or anything else of an earlier load. The HTML comes first, then all objects at once: over HTTP/2 on the same
-connection, over HTTP/1.1 on at most 6.
+session or anything else of an earlier load, nor do its random numbers depend on where the job's memory lies. The HTML
+comes first, then all objects at once: over HTTP/2 on the same connection, over HTTP/1.1 on at most 6.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ CONNECTIONS = {"1.1": 6, "2": 1}
 ASKED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2TLS}
 USED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2_0}
 LOOK_S = 10.0
+ANSWER_LIMIT_S = 30.0
 
 
 def request(url: str, http: str, deadline_s: float) -> pycurl.Curl:
@@ -32,6 +36,16 @@ def request(url: str, http: str, deadline_s: float) -> pycurl.Curl:
     }.items():  # fmt: skip
         handle.setopt(option, value)
     return handle
+
+
+def answers(base: str) -> None:
+    """Ends the program if the server does not."""
+    handle = request(f"{base}/{page.HTML}", "1.1", ANSWER_LIMIT_S)
+    handle.setopt(pycurl.NOBODY, 1)
+    try:
+        handle.perform()
+    except pycurl.error as error:
+        sys.exit(f"{base}: {error.args[1]}")
 
 
 def fetch(multi: pycurl.CurlMulti, handles: Sequence[pycurl.Curl]) -> None:
@@ -83,5 +97,10 @@ def load(base: str, http: str, deadline_s: float) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    base, http, deadline_s = sys.argv[1:]
-    print(json.dumps(load(base, http, float(deadline_s))))
+    match sys.argv[1:]:
+        case ["wait", base]:
+            answers(base)
+        case ["load", base, http, deadline_s]:
+            print(json.dumps(load(base, http, float(deadline_s))))
+        case _:
+            sys.exit(__doc__)

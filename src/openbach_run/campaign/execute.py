@@ -5,31 +5,45 @@ from __future__ import annotations
 
 import os
 import queue
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.spec import RunSpec
-from openbach_run.campaign.sub_runs import unfold
+from openbach_run.campaign.sub_runs import parts_of, unfold, unfold_all
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError
+from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Reporter
-from openbach_run.results.files import as_csv
-from openbach_run.results.measures import measures
+from openbach_run.results.files import columns, csv_line, csv_lines
+from openbach_run.results.measures import brought_up_to_date, measures
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
+
+LONG_S = 2.0
+"""What takes longer shows how far it is."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run, the engine that is to execute it, and what to type to get it again."""
+    """A run, the engine that is to execute it, what its scenario is called in a command and its jobs measure."""
 
     spec: RunSpec
     engine: Engine
-    command: str
+    scenario: str
+    measures: Declared = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What to type to get the run again."""
+        settings = [f"{name}={value}" for name, value in self.spec.values.items()]
+        return shlex.join(["./openbach-run", self.scenario, *settings, "--seeds", f"{self.spec.seed},", *self.options])
 
 
 @dataclass
@@ -48,42 +62,51 @@ class Executor:
         return [self.records[one.spec.run_id] for one in runs if one.spec.run_id in self.records]
 
     def execute(self, runs: Sequence[PlannedRun], reporter: Reporter) -> None:
-        """Keeps results.csv up to date meanwhile. Raises what the first failing worker raised (a full disk, say);
-        KeyboardInterrupt ends the guests."""
+        """Adds each run to results.csv as it ends; at the end that has them in the order of `runs`. Raises what the first
+        failing worker raised (a full disk, say); KeyboardInterrupt ends the guests."""
         waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
-        for one in runs:
-            done = self.store.load(one.spec.run_id)
-            if done is not None and done.finished:
+        begin_s = time.monotonic()
+        for number, one in enumerate(runs):
+            if time.monotonic() - begin_s > LONG_S:
+                reporter.show("reading finished runs", number / len(runs))
+            done = known_record(self.store, one)
+            if done is not None:
                 self.records[done.run_id] = done
-            if self.rerun or one.spec.run_id not in self.records:
+            if self.rerun or done is None:
                 waiting.put(one)
-        self._progress = _Progress(reporter, waiting.qsize(), len(runs) - waiting.qsize())
+        to_do = waiting.qsize()
+        self._progress = _Progress(reporter, to_do, len(runs) - to_do)
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
         self._runs, self._reporter = runs, reporter
-        self._parts: dict[str, list[Record]] = {}
-        self._write_results()
-        cpus = self.cpus[: waiting.qsize()]
-        workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in cpus]
-        for worker in workers:
-            worker.start()
+        self._write_results([] if self.rerun else self.known(runs))
+        workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in self.cpus[:to_do]]
         try:
+            for worker in workers:
+                worker.start()
             for worker in workers:
                 while worker.is_alive():
                     worker.join(0.2)
                     self._progress.show()
         except BaseException:
             self._errors.append(InterruptedError())
-            self._stop()
-            for worker in workers:
-                worker.join(10)
+            try:
+                self._stop()
+            finally:
+                for worker in (one for one in workers if one.ident is not None):
+                    worker.join(10)
             raise
+        finally:
+            with self._lock:
+                self._write_results(self.known(runs))
         if self._errors:
             raise self._errors[0]
 
     def _stop(self) -> None:
-        for engine in {id(one.engine): one.engine for one in self._runs}.values():
-            engine.stop()
+        """Stops every engine, also after one could not be. Raises what the first of them raised."""
+        with ExitStack() as stack:
+            for engine in {id(one.engine): one.engine for one in self._runs}.values():
+                stack.callback(engine.stop)
 
     def _work(self, waiting: queue.SimpleQueue[PlannedRun], cpu: int) -> None:
         while not self._errors:
@@ -95,7 +118,10 @@ class Executor:
                 self._run(planned, cpu)
             except BaseException as error:
                 self._errors.append(error)
-                self._stop()
+                try:
+                    self._stop()
+                except Exception as failed:  # told, and not in place of the reason
+                    self._reporter.say(f"stopping the other runs: {failed}")
 
     def _run(self, planned: PlannedRun, cpu: int) -> None:
         spec = planned.spec
@@ -103,26 +129,35 @@ class Executor:
         place, record = execute_run(planned, self.store, cpu, lambda event: self._progress.told(spec.run_id, event))
         if self._errors:
             return  # interrupted: no record of what was not let finish
+        where = self.store.keep(place, record)
         with self._lock:
-            where = self.store.keep(place, record)
             replaced = where.name == spec.run_id
             if replaced:
                 self.records[spec.run_id] = record
-            self._parts.pop(spec.run_id, None)
             self._progress.ended(record)
             if not record.finished:
                 self.failed.append(record)
                 kept = "" if replaced else f"\n  the good record of an earlier run stays: {where.with_suffix('')}"
                 said = record.error or "it gave no reason"
                 self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}")
-            self._write_results()
+            self._add_result(self.records.get(spec.run_id))
 
-    def _write_results(self) -> None:
-        known = self.known(self._runs)
-        for record in known:
-            if record.run_id not in self._parts:  # looked at once: this is written after every run
-                self._parts[record.run_id] = unfold(record, self.store.runs / record.run_id)
-        self.store.write("results.csv", as_csv([part for record in known for part in self._parts[record.run_id]]))
+    def _write_results(self, records: Sequence[Record]) -> None:
+        parts = unfold_all(records, self.store.runs)
+        self._columns = columns(parts)
+        self.store.write("results.csv", csv_lines(parts))
+        self._listed = list(records)
+
+    def _add_result(self, record: Record | None) -> None:
+        """A line more; a run with columns that none had before makes the file anew."""
+        if record is None:
+            return
+        parts = unfold(record, self.store.runs / record.run_id)
+        self._listed.append(record)
+        if set(columns(parts)) <= set(self._columns):
+            self.store.add("results.csv", "".join(csv_line(part, self._columns) for part in parts))
+        else:
+            self._write_results(self._listed)
 
 
 def cpus_for(workers: int | None) -> list[int]:
@@ -131,6 +166,21 @@ def cpus_for(workers: int | None) -> list[int]:
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: at least 1")
     return [available[number % len(available)] for number in range(workers or len(available))]
+
+
+def known_record(store: Store, planned: PlannedRun) -> Record | None:
+    """The record of a run that has finished already, with the measures as its jobs declare them now."""
+    record = store.load(planned.spec.run_id)
+    if record is None or not record.finished:
+        return None
+    run_dir = store.runs / record.run_id
+    now = brought_up_to_date(record, run_dir, planned.measures)
+    if now is not record:
+        now = _with_parts(now, run_dir)
+        store.rewrite(now)
+    if now.arguments == planned.spec.values:
+        now = replace(now, arguments=planned.spec.values)  # one object for all seeds
+    return now
 
 
 def execute_run(
@@ -142,14 +192,14 @@ def execute_run(
     outcome = planned.engine.run(spec.for_guest(), place, cpu, on_event)
     try:
         check(place)
-        measured = measures(place)
+        measured = measures(place, planned.measures, spec.values)
     except DamagedRecord as damage:
         measured = {}
         error = "\n".join([f"the run left {within(damage, place)}", *([outcome.error] if outcome.error else [])])
         outcome = replace(outcome, status=DAMAGED, error=error)
     record = Record(
         spec.run_id,
-        spec.scenario["name"],
+        spec.scenario_name,
         spec.values,
         spec.seed,
         outcome.status,
@@ -160,9 +210,17 @@ def execute_run(
         measured,
         planned.command,
         spec.identity,
-        list(planned.engine.packages),
+        planned.engine.packages,
+        to_records(planned.measures),
     )
-    return place, record
+    return place, _with_parts(record, place) if spec.cell.origin.sub_scenarios else replace(record, parts=[])
+
+
+def _with_parts(record: Record, run_dir: Path) -> Record:
+    try:
+        return replace(record, parts=parts_of(record, run_dir))
+    except DamagedRecord:  # its status or its row says so
+        return record
 
 
 def _cell(spec: RunSpec) -> str:
@@ -176,6 +234,8 @@ class _Progress:
         self._reporter = reporter
         self._to_do, self._known = to_do, known
         self._virtual_s: dict[str, float] = {}
+        """Of the runs that go on."""
+        self._ended_virtual_s = 0.0
         self._start_s = time.monotonic()
         self._ended = 0
 
@@ -186,7 +246,8 @@ class _Progress:
         self._virtual_s[run_id] = float(event.get("t_s", 0.0))
 
     def ended(self, record: Record) -> None:
-        self._virtual_s[record.run_id] = record.virtual_s
+        self._virtual_s.pop(record.run_id, None)
+        self._ended_virtual_s += record.virtual_s
         self._ended += 1
         self.show()
 
@@ -194,7 +255,7 @@ class _Progress:
         if not self._to_do:
             return
         wall_s = time.monotonic() - self._start_s
-        virtual_s = sum(self._virtual_s.values())
+        virtual_s = self._ended_virtual_s + sum(list(self._virtual_s.values()))
         to_go = ""
         if self._ended:
             to_go = f", {(self._to_do - self._ended) * wall_s / self._ended:.0f} s to go"

@@ -20,6 +20,7 @@ from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.source import SUFFIXES
 from openbach_run.yaml_files import read_yaml
 
 
@@ -57,7 +58,8 @@ def plan_file(
 def _content(path: Path) -> dict[str, Any]:
     content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("scenarios"), list) or not content["scenarios"]:
-        raise InputError(f"{path}: a campaign file has a list `scenarios`; see docs/reference.md")
+        words = "a campaign file has a list `scenarios` (docs/reference.md), a scenario `functions` or `inherits`"
+        raise InputError(f"{path}: {words} (docs/scenarios.md)")
     if unknown := content.keys() - {"seeds", "scenarios"}:
         raise InputError(f"{path}: {sorted(map(str, unknown))[0]}: a campaign file has the keys seeds and scenarios")
     return content
@@ -87,7 +89,7 @@ def _entry(where: str, entry: Any, here: Path, additions: Additions) -> tuple[Pa
     if not isinstance(values, dict) or not all(map(is_list, values.values())):
         raise InputError(f"{where}.values: should be an object of lists by argument name")
     name = entry["scenario"]
-    file = here / name if "/" in name or name.endswith(".json") else additions.find("scenarios", name)
+    file = here / name if "/" in name or name.endswith((".json", *SUFFIXES)) else additions.find("scenarios", name)
     if file is None:
         raise InputError(f"{where}.scenario: there is no scenario {name}; {_near(name, additions)}")
     return file, {str(name): distinct(name, tuple(map(str, listed))) for name, listed in values.items()}

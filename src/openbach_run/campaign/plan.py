@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -13,22 +14,28 @@ from typing import Any
 
 from openbach_run.additions import Additions, Uses, joined
 from openbach_run.campaign.settings import is_list, is_value, parse_settings
-from openbach_run.campaign.spec import RunSpec
+from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.limits import Wrong, folders_used, uses, wrong_values
+from openbach_run.openbach.measures import Declared, Measure, check_agreement, in_words, near
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
-from openbach_run.openbach.start import check_values
+from openbach_run.openbach.source import FIGURES
+from openbach_run.openbach.start import check_values, names_in, names_used
 from openbach_run.openbach.values import jobs_started
-from openbach_run.satellite.given import read_link_file
+from openbach_run.satellite.given import ORBIT, Presets, in_force, read_link_file, read_presets
 from openbach_run.topology.hosts import Inventory
 
 NO_FILE = "none"
+MEASURE = "measure"
+"""The key of x-sweep that names the column which the table shows."""
+USUAL = "transfer_time_s"
+"""The column that it shows where a scenario names none."""
 MOST_RUNS = 200_000
-"""Of one scenario in a campaign: its runs are planned in memory."""
+"""Of one scenario in a campaign: its runs are planned in memory, some 2 kB a cell and 0.3 kB a run."""
 
 
 @dataclass(frozen=True)
@@ -42,29 +49,61 @@ class Campaign:
     seeds: tuple[int, ...]
     link_files: dict[str, dict[str, str]] = field(default_factory=dict)
     """Content by argument or constant, and path."""
+    presets: Presets = field(default_factory=dict)
+    """Of the satellites, by their names."""
+    measures: Declared = field(default_factory=dict)
+    """What its jobs measure."""
 
     @property
     def swept(self) -> list[str]:
         """Arguments and constants with several values."""
         return [name for name, values in self.values.items() if len(values) > 1]
 
+    @cached_property
+    def declared(self) -> list[Measure]:
+        """What its jobs measure, those of the job that is started last first: the others prepare for it."""
+        scenarios = (*self.sub_scenarios.values(), self.scenario)
+        started = [job for one in scenarios for function in one.functions for job, _ in jobs_started(function)]
+        jobs = dict.fromkeys([*reversed(started), *self.measures])
+        return [one for job in jobs for one in self.measures.get(job, ()) if one.is_column]
+
+    @cached_property
+    def measure(self) -> str | None:
+        """The column of results.csv that its table shows: `x-sweep.measure`, or else the transfer time, or else the first
+        one that is declared; None if its jobs measure nothing."""
+        if MEASURE in self.scenario.sweep:
+            return str(self.scenario.sweep[MEASURE])
+        columns = [one.column for one in self.declared]
+        return USUAL if USUAL in columns else next(iter(columns), None)
+
     @property
-    def measure(self) -> str:
-        """The column of results.csv that its table shows: `x-sweep.measure`."""
-        return str(self.scenario.sweep.get("measure", "transfer_time_s"))
+    def plot(self) -> dict[str, str]:
+        """What the report draws of it: `measure`, and `figure` if the scenario says which."""
+        drawn = {MEASURE: self.measure, "figure": self.scenario.sweep.get("figure")}
+        return {key: str(value) for key, value in drawn.items() if value is not None}
+
+    @property
+    def measure_in_words(self) -> str:
+        return "runs" if self.measure is None else in_words(self.measure, self.declared)
 
     @property
     def most_runs(self) -> int:
         """How many runs there are, or a few more (cells that are alike count once), without making the cells."""
         return prod(map(len, self.values.values())) * len(self.seeds)
 
-    @property
+    @cached_property
     def cells(self) -> list[dict[str, str]]:
+        """Every combination of the values, those that are alike once. Not to be changed."""
         combinations = product(*self.values.values())
-        cells = [_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations]
-        return [dict(cell) for cell in dict.fromkeys(tuple(cell.items()) for cell in cells)]
+        named = (_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations)
+        cells, seen = [], set()
+        for cell in (in_force(cell, self.presets) for cell in named):
+            if (key := tuple(cell.values())) not in seen:
+                seen.add(key)
+                cells.append(cell)
+        return cells
 
-    @property
+    @cached_property
     def constants(self) -> dict[str, str]:
         """The scenarios' own values of their constants."""
         scenarios = (*self.sub_scenarios.values(), self.scenario)
@@ -80,12 +119,17 @@ class Campaign:
         subs = {name: with_addresses(scenario, inventory) for name, scenario in self.sub_scenarios.items()}
         return replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
 
-    def uses(self, packages: Mapping[str, Package], additions: Additions) -> list[Uses]:
-        """What the runs of each cell use. Raises InputError."""
+    def uses(self, packages: Mapping[str, Package], additions: Additions) -> list[dict[str, list[str]]]:
+        """What the runs of each cell use; looked up once for cells that have the same values there. Raises InputError."""
         jobs = {name: package.job for name, package in packages.items()}
-        places = uses(self.scenario, jobs, self.sub_scenarios)
+        places = [use for use in uses(self.scenario, jobs, self.sub_scenarios) if "folder" in use.argument.limits]
+        names = sorted({name for use in places for name in names_in(use.template)})
         started = {"jobs": self.jobs()}
-        return [joined([started, folders_used(places, cell, additions)]) for cell in self.cells]
+        found: dict[tuple[str | None, ...], dict[str, list[str]]] = {}
+        for cell in self.cells:
+            if (key := tuple(map(cell.get, names))) not in found:
+                found[key] = joined([started, folders_used(places, cell, additions)])
+        return [found[tuple(map(cell.get, names))] for cell in self.cells]
 
     def runs(
         self,
@@ -98,20 +142,12 @@ class Campaign:
         those that it does not have."""
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
-        hosts = inventory.to_dict()
-        specs = []
-        for cell, used in zip(self.cells, self.uses(packages, additions), strict=True):
-            names = {kind: list(listed) for kind, listed in used.items()}
-            arguments = {name: value for name, value in cell.items() if name in self.scenario.arguments}
-            constants = {name: value for name, value in cell.items() if name not in arguments}
-            stored = here.scenario.with_constants(constants).as_stored()
-            subs = {name: sub.with_constants(constants).as_stored() for name, sub in here.sub_scenarios.items()}
-            files = self._files_of(cell)
-            identity = identity_of(used)
-            specs += [
-                RunSpec(stored, subs, arguments, seed, jobs, hosts, identity, names, files, cell) for seed in self.seeds
-            ]
-        return specs
+        origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
+        cells = (
+            CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
+            for cell, used in zip(self.cells, self.uses(packages, additions), strict=True)
+        )
+        return [RunSpec(cell, seed) for cell in cells for seed in self.seeds]
 
     def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
         return {name: files[cell[name]] for name, files in self.link_files.items() if cell[name] in files}
@@ -190,13 +226,45 @@ def campaign_of(
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
     check_references(values)
-    campaign = Campaign(path, scenario, subs, values, seeds)
+    satellites = {
+        name: file for package in packages.values() for name, file in package.entries.get("satellites", {}).items()
+    }
+    presets = read_presets(values.get(ORBIT, ()), satellites)
+    campaign = Campaign(path, scenario, subs, values, seeds, presets=presets)
     if campaign.most_runs > most_runs:
         raise InputError(f"{path}: {campaign.most_runs} runs; at most {most_runs} at once: give fewer values or seeds")
     check_cells(campaign, jobs)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
+    campaign = replace(campaign, measures=measures_of_jobs(campaign.jobs(), packages))
+    for one in (*subs.values(), scenario):
+        check_measure(path, one, campaign.measures)
     return campaign
+
+
+def measures_of_jobs(jobs: Iterable[str], packages: Mapping[str, Package]) -> dict[str, tuple[Measure, ...]]:
+    """What these jobs measure. Raises InputError for two that do not agree on a column."""
+    found = {name: packages[name].measures for name in jobs if packages[name].measures}
+    check_agreement(found)
+    return found
+
+
+def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
+    """Raises InputError for an x-sweep.measure that no job of the scenario declares (a suffix in front is that of a run),
+    or a figure that there is not."""
+    if (drawn := scenario.sweep.get("figure", FIGURES[0])) not in FIGURES:
+        raise InputError(f"{path}: {scenario.name}: x-sweep.figure: {drawn!r} is none of {', '.join(FIGURES)}")
+    wanted = scenario.sweep.get(MEASURE)
+    columns = {job: [one.column for one in measures if one.is_column] for job, measures in declared.items()}
+    every = [column for listed in columns.values() for column in listed]
+    if wanted is None or any(f"_{wanted}".endswith(f"_{column}") for column in every):
+        return
+    key = "plot" if path.suffix in (".yml", ".yaml") else "x-sweep"
+    there = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
+    raise InputError(
+        f"{path}: {scenario.name}: {key}.measure: no job of the scenario measures {wanted}; "
+        f"{near(str(wanted), every)}{there or 'none of them has a measures.yml'}"
+    )
 
 
 def check_references(values: Mapping[str, Sequence[str]]) -> None:
@@ -238,12 +306,28 @@ def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
     """Raises InputError for the first value that the backend or a job would refuse."""
     places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     followers = [name for name, value in campaign.constants.items() if value == SAME]
-    for cell in campaign.cells:
+    groups = [*(use.names for use in places), *names_used(campaign.scenario, jobs)]
+    for cell in _first_of_each(campaign.cells, groups):
         own = {name: value for name, value in cell.items() if value != SAME or name not in followers}
         if wrong := wrong_values(places, own):
             raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
         arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
         check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+
+
+def _first_of_each(cells: Sequence[dict[str, str]], groups: Iterable[set[str]]) -> Iterator[dict[str, str]]:
+    """Of cells the first, and each that is the first with some combination of values of the names of a group: a check that
+    looks at nothing but such combinations finds in them what it finds in all."""
+    swept = {name for name in cells[0] if len({cell[name] for cell in cells}) > 1}
+    seen: dict[tuple[str, ...], set[tuple[str, ...]]] = {tuple(sorted(names & swept)): set() for names in groups}
+    for cell in cells:
+        new = cell is cells[0]
+        for names, known in seen.items():
+            if (key := tuple([cell[name] for name in names])) not in known:
+                known.add(key)
+                new = True
+        if new:
+            yield cell
 
 
 def _is_reference(campaign: Campaign, wrong: Wrong) -> bool:
@@ -265,7 +349,8 @@ def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[s
 
 
 def _read_beside(path: Path, name: str, jobs: Mapping[str, Any]) -> Scenario:
-    file = path.parent / f"{name}.json"
+    files = [path.with_name(f"{name}{suffix}") for suffix in (path.suffix, ".json")]
+    file = next((one for one in files if one.exists()), files[-1])
     try:
         return read_scenario(file, jobs)
     except Malformed as error:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from openbach_run.campaign.plan import Campaign
+from openbach_run.campaign.plan import MEASURE, USUAL, Campaign
+from openbach_run.openbach.measures import measure_of
 from openbach_run.results.intervals import estimate
-from openbach_run.results.least_time import least_transfer_time_s
-from openbach_run.results.record import Record
-from openbach_run.results.tables import Table, figure, said
+from openbach_run.results.least_time import least_transfer_time_s, rate_of
+from openbach_run.results.record import Record, statistics
+from openbach_run.results.tables import Table, figure
 
 
 def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
@@ -25,7 +27,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     columns = list(dict.fromkeys(_values(cell, across) for cell in campaign.cells))
     rows: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     for cell in campaign.cells:
-        shown = _cell(by_cell.get(tuple(cell.values()), []), campaign.measure)
+        shown = _cell(by_cell.get(tuple(cell.values()), []), campaign)
         rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
     defaults = {**campaign.scenario.sweep.get("defaults", {}), **campaign.constants}
     fixed = ", ".join(
@@ -34,7 +36,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
         if name not in swept and values[0] != defaults.get(name)
     )
     return Table(
-        f"{campaign.scenario.name}: {said(campaign.measure)}" + (f" with {fixed}" if fixed else ""),
+        f"{campaign.scenario.name}: {campaign.measure_in_words}" + (f" with {fixed}" if fixed else ""),
         [*down, *("=".join((*across, *values)) or "run" for values in columns)],
         [[*key, *(cells.get(values, "") for values in columns)] for key, cells in rows.items()],
         _note(campaign),
@@ -46,21 +48,46 @@ def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(cell[name] for name in names)
 
 
-def _cell(done: Sequence[Record], measure: str) -> str:
+def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str | None:
+    """What to say when runs have finished without the measure that the scenario shows: which, and what they sent."""
+    finished = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
+    without = [one for one in finished if one.measures.get(campaign.measure or "") is None]
+    if MEASURE not in campaign.scenario.sweep or not without:
+        return None
+    _, measure = measure_of(campaign.measure or "", campaign.declared)
+    sent: dict[str, set[str]] = {}
+    for one in statistics(runs / without[0].run_id):
+        suffix = f" ({one['_metadata']['suffix']})" if one["_metadata"].get("suffix") else ""
+        sent.setdefault(f"{one['_metadata']['job_name']}{suffix}", set()).update(one.keys() - {"_metadata"})
+    there = "\n  ".join(f"{job}: {', '.join(sorted(names))}" for job, names in sent.items()) or "no statistic at all"
+    statistic = "" if measure.statistic == campaign.measure else f" (of the statistic {measure.statistic})"
+    columns = ", ".join(name for name, value in without[0].measures.items() if value is not None) or "none"
+    return (
+        f"{campaign.scenario.name}: {len(without)} of {len(finished)} finished runs have no {campaign.measure}{statistic}, "
+        f"which its table shows. The first of them ({runs / without[0].run_id}) has the columns {columns}; "
+        f"its jobs sent\n  {there}"
+    )
+
+
+def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     """Median over the seeds and its interval; how many failed, if any did."""
-    values = [value for record in done if record.finished and (value := record.measures.get(measure)) is not None]
+    found = [record.measures.get(campaign.measure or "") for record in done if record.finished]
+    values = [value for value in found if value is not None]
     failed = sum(not record.finished for record in done)
+    if not values and found and MEASURE in campaign.scenario.sweep:
+        return "not sent"
     if not values:
         return "failed" if failed else ("done" if done else "–")
     return figure(estimate(values)) + (f" ({failed} failed)" if failed else "")
 
 
 def _note(campaign: Campaign) -> str:
-    least = {(cell.get("size"), cell.get("rate")): least_transfer_time_s(cell) for cell in campaign.cells}
+    timed = ((cell, time_s) for cell in campaign.cells if (time_s := least_transfer_time_s(cell)))
+    least = {(cell["size"], rate_of(cell)): time_s for cell, time_s in timed}
     parts = [
         f"at least {time_s:.2f} s for a size of {size} at a rate of {rate} (Ethernet, IP and TCP headers; no slow start)"
         for (size, rate), time_s in least.items()
-        if time_s and campaign.measure == "transfer_time_s"
+        if campaign.measure == USUAL
     ]
     if set(campaign.values.get("pep", ())) - {"none"}:
         parts.append(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openbach_run.campaign.plan import sweep_table
+from openbach_run.campaign.plan import check_measure, measures_of_jobs, sweep_table
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job import Job
@@ -17,6 +17,7 @@ from openbach_run.openbach.limits import uses, wrong_values
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, read_scenario
+from openbach_run.openbach.values import jobs_started
 from openbach_run.topology.inventory import load_inventory
 
 
@@ -32,7 +33,11 @@ def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory:
         return 2
     hosts = load_inventory(inventory_file(scenario, path, inventory))
     unknown = unknown_entities(with_addresses(scenario, hosts), hosts)
-    findings = [*map(str, (*lint(scenario, jobs), *unknown)), *_swept(path, scenario, jobs)]
+    findings = [
+        *map(str, (*lint(scenario, jobs), *unknown)),
+        *_swept(path, scenario, jobs),
+        *_shown(path, scenario, packages),
+    ]
     for finding in findings:
         print(f"{path}: warning: {finding}", file=sys.stderr)
     if as_json:
@@ -40,6 +45,16 @@ def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory:
     else:
         print(f"{path}: accepted: {len(scenario.functions)} functions, {len(findings)} warnings")
     return 0
+
+
+def _shown(path: Path, scenario: Scenario, packages: Mapping[str, Package]) -> Iterator[str]:
+    """What is wrong with the measure that x-sweep has; that of sub-scenarios is looked at when they are read."""
+    if not any("start_scenario_instance" in function for function in scenario.functions):
+        jobs = {job for function in scenario.functions for job, _ in jobs_started(function)}
+        try:
+            check_measure(path, scenario, measures_of_jobs(sorted(jobs), packages))
+        except InputError as error:
+            yield str(error)
 
 
 def _swept(path: Path, scenario: Scenario, jobs: Mapping[str, Job]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from openbach_run.campaign.forecast import forecast
 from openbach_run.campaign.plan import Campaign, plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
-from openbach_run.campaign.table import campaign_table
+from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.commands.check import check
 from openbach_run.engine.cluster import ClusterEngine
 from openbach_run.engine.contract import Engine
@@ -34,6 +34,7 @@ from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.project import PROJECT
 from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.results.files import as_csv, as_json, write_parquet
@@ -54,6 +55,7 @@ TABLE_FORMATS = {
 
 COMMANDS = {
     "report": "openbach_run.report.command",
+    "expand": "openbach_run.commands.expand",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
     "package": "openbach_run.openbach.project",
@@ -68,6 +70,7 @@ combination of the values given for its arguments, and prints the transfer times
 commands (each has its own --help):
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
   openbach-run export RESULTS…                   their statistics, for InfluxDB
+  openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
   openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time, for the job satcom_link
   openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
   openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
@@ -80,7 +83,8 @@ examples:
   openbach-run scenarios/geo_loss.json vpn=wireguard,openvpn_udp cc=bbr loss=0.5,2 --seeds 5
       four cells with five seeds each; a cell shows the median and its 95 % interval
   openbach-run geo vpn=none cc=cubic --pcap
-      one run; its packets are in results/geo/runs/<run id>/capture.pcapng
+      one run; its packets are in results/geo/runs/<run id>/capture.pcapng, and the
+      commands that built its hosts, link, tunnel and proxy in commands.sh beside it
   openbach-run campaigns/matrix.yml --dry-run
       how long the published report's 144 cells would take; without --dry-run they are run
   openbach-run --engine controller --controller 172.20.34.80 geo vpn=wireguard cc=bbr
@@ -99,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
         "openbach-run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("scenario", metavar="SCENARIO",
-        help="scenario file (.json) or campaign file (.yml), or the name of one in scenarios/ or campaigns/",
+        help="scenario file (.json, .yml) or campaign file (.yml), or the name of one in scenarios/ or campaigns/",
     )  # fmt: skip
     made.add_argument(
         "settings",
@@ -232,7 +236,7 @@ def _main(arguments: argparse.Namespace) -> int:
         return OK
     with store.opened():
         planned = _planned(campaigns, arguments, packages, additions, controller)
-        store.write("campaign.json", _description(path, arguments, planned))
+        store.write("campaign.json", _description(path, arguments, campaigns, planned))
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
         executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun)
         try:
@@ -242,7 +246,10 @@ def _main(arguments: argparse.Namespace) -> int:
             known = unfold_all(executor.known(planned), store.runs)
             write_parquet(known, store.directory / "results.parquet")
             _print(arguments.format, campaigns, known)
-    return FAILED if executor.failed else OK
+    lacking = [text for one in campaigns if (text := not_sent(unfold_campaign(one, known), known, store.runs))]
+    for text in lacking:
+        print(f"openbach-run: {text}", file=sys.stderr)
+    return FAILED if executor.failed or lacking else OK
 
 
 def path_of(text: str, additions: Additions) -> Path:
@@ -266,7 +273,7 @@ def campaigns_of(
 
 
 def _is_campaign_file(path: Path) -> bool:
-    return path.suffix in (".yml", ".yaml")
+    return path.suffix in SUFFIXES and not is_source(path)
 
 
 def _controller(arguments: argparse.Namespace) -> Controller | None:
@@ -296,11 +303,9 @@ def _planned(
             inventory = _inventory(campaign, arguments, additions, controller)
             engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
             engine.prepare(reporter.show)
+            scenario, options = _shown(campaign.path), tuple(_options(controller, arguments))
             for spec in campaign.runs(packages, inventory, additions, engine.identity_of):
-                settings = [f"{name}={value}" for name, value in spec.values.items()]
-                options = _options(controller, arguments)
-                command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},", *options])
-                planned[spec.run_id] = PlannedRun(spec, engine, command)
+                planned[spec.run_id] = PlannedRun(spec, engine, scenario, campaign.measures, options)
     return list(planned.values())
 
 
@@ -342,10 +347,6 @@ def _options(controller: Controller | None, arguments: argparse.Namespace) -> li
     return [*_path_options(arguments), *platform]
 
 
-def _command(path: Path, words: Sequence[str]) -> str:
-    return shlex.join(["./openbach-run", _shown(path), *words])
-
-
 def _shown(path: Path) -> str:
     """As from the checkout, if it is in there."""
     file = path.resolve()
@@ -359,16 +360,24 @@ def _path_options(arguments: argparse.Namespace) -> list[str]:
     return [word for option, path in paths for word in (option, _shown(path))]
 
 
-def _description(path: Path, arguments: argparse.Namespace, planned: Sequence[PlannedRun]) -> str:
-    """What was asked for: a report shows also what has not been run."""
+def _description(
+    path: Path, arguments: argparse.Namespace, campaigns: Sequence[Campaign], planned: Sequence[PlannedRun]
+) -> Iterator[str]:
+    """What was asked for, as JSON, a run a line: a report shows also what has not been run."""
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
     options += _path_options(arguments)
-    runs = [
-        {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.values, "seed": spec.seed}
-        for spec in (one.spec for one in planned)
-    ]
-    asked = {"command": _command(path, [*arguments.settings, *options]), "commit": _commit(), "runs": runs}
-    return json.dumps(asked, indent=1) + "\n"
+    asked = {
+        "command": shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options]),
+        "commit": _commit(),
+        "plots": {campaign.scenario.name: campaign.plot for campaign in campaigns},
+    }
+    yield from (f"{'{' if number == 0 else ' '}{json.dumps(name)}: {json.dumps(value)},\n"
+                for number, (name, value) in enumerate(asked.items()))  # fmt: skip
+    yield ' "runs": [\n'
+    for number, spec in enumerate(one.spec for one in planned):
+        run = {"run_id": spec.run_id, "scenario": spec.scenario_name, "arguments": spec.values, "seed": spec.seed}
+        yield f"{',' if number else ' '}{json.dumps(run)}\n"
+    yield "]}\n"
 
 
 def _commit() -> str | None:

@@ -15,6 +15,7 @@ import socket
 import tarfile
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_LIMIT_S = 10
+LOOK_S = 2
+WORKERS_LIMIT_S = 60
+"""How long a cluster may have no worker (a nanny starts another one in the place of one that died)."""
 Parts = tuple[tuple[str, str], ...]
 """The jobs and folders that a campaign uses (see `guest_code`), on the worker as here."""
 
@@ -47,6 +51,8 @@ class ClusterEngine:
         self._parts: Parts = tuple((place, _portable(folder)) for place, folder in parts.items())
         self._futures: set[Any] = set()
         self._lock = threading.Lock()
+        self._workers: list[str] = []
+        self._looked_s = self._seen_s = time.monotonic()
 
     def prepare(self, progress: Progress) -> None:
         """Raises SetupError when the scheduler does not answer."""
@@ -63,7 +69,7 @@ class ClusterEngine:
     def run(
         self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
     ) -> Outcome:
-        """Raises SetupError when a worker refuses the run, or when one after the other died of it."""
+        """Raises SetupError when a worker refuses the run, when one after the other died of it, and when there is none."""
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
 
@@ -71,7 +77,7 @@ class ClusterEngine:
         with self._lock:
             self._futures.add(future)
         try:
-            outcome, files = future.result()
+            outcome, files = self._result(future)
         except KilledWorker as error:
             raise SetupError(f"the Dask workers died of this run: {error}") from error
         except FutureCancelledError as error:
@@ -84,6 +90,33 @@ class ClusterEngine:
         with tarfile.open(fileobj=io.BytesIO(files)) as archive:
             archive.extractall(run_dir, [one for one in archive if one.isreg() or one.isdir()], filter="data")
         return outcome
+
+    def _result(self, future: Any) -> tuple[Outcome, bytes]:
+        """Raises SetupError when there is no worker for it and none comes."""
+        while True:
+            try:
+                done: tuple[Outcome, bytes] = future.result(LOOK_S)
+                return done
+            except TimeoutError:
+                self._expect_workers()
+
+    def _expect_workers(self) -> None:
+        """All that wait ask, and the scheduler is asked once."""
+        with self._lock:
+            now_s = time.monotonic()
+            if now_s - self._looked_s < LOOK_S:
+                return
+            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+            self._looked_s = now_s = time.monotonic()
+            if workers:
+                self._workers = sorted(f"{one.get('name')} ({address})" for address, one in workers.items())
+                self._seen_s = now_s
+        if now_s - self._seen_s > WORKERS_LIMIT_S:
+            gone = f"; the last ones were {', '.join(self._workers[:3])}" if self._workers else ""
+            raise SetupError(
+                f"the Dask cluster at {self._scheduler} has had no worker for {WORKERS_LIMIT_S} s{gone}. What finished is "
+                "kept; start workers as docs/guide.md says, and the same command goes on from there"
+            )
 
     def stop(self) -> None:
         """Takes back what has not begun; what a worker is running ends there and is dropped."""

@@ -24,8 +24,10 @@ from openbach_run.guest.network import Namespace, inside
 if TYPE_CHECKING:
     from openbach_run.openbach.job import Job
 
+PROGRAMS = "/opt/openbach-run/bin"  # what jobs and VPNs have as source
 JOBS_DIRECTORY = "/run/openbach/jobs"
 STATISTICS = "/run/openbach/statistics.jsonl"
+COMMANDS = "/run/openbach/commands.sh"
 PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest"  # where `import collect_agent` finds ours
 
 CHILDREN_GRACE_US = 1 * SECOND_US  # as a real agent: from SIGTERM to SIGKILL for the job's children,
@@ -161,7 +163,7 @@ class GuestAgents:
     def _spawn(self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]) -> int:
         """Start a program on a host, in a session of its own. Raises LaunchRefused."""
         base = {
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",
@@ -169,6 +171,9 @@ class GuestAgents:
             "OPENBACH_RUN_SEED": str(self.seed),
             "OPENBACH_STATISTICS": STATISTICS,
             "OPENBACH_AGENT_NAME": entity,
+            "OPENBACH_RUN_COMMANDS": COMMANDS,
+            "OPENBACH_RUN_HOST": self.namespaces[entity].name,
+            "OPENBACH_RUN_BEGAN_NS": str(self.origin_ns),
         }
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with inside(self.namespaces[entity]):

@@ -1,42 +1,56 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves its results in RUN_DIR.
 
-It leaves events.jsonl (written as things happen), jobs/<instance>_<job>_<entity>/{stdout,stderr,job.json}, and
-result.json, whatever goes wrong. Times are virtual seconds since the run began.
+It leaves events.jsonl (written as things happen), commands.sh (what built the platform, ready to paste),
+jobs/<instance>_<job>_<entity>/{stdout,stderr,job.json}, and result.json, whatever goes wrong. Times are virtual seconds
+since the run began.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import time
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 RUN_DIRECTORY = "/run/openbach"
 LINK_FILES = "/run/link_files"
+BEGIN_NS = 10**9
+"""Of CLOCK_MONOTONIC: a run begins a second after its kernel, however long its preparation took. What differs in that (a
+module to load, an import) then moves no packet."""
+MODULES = "/opt/openbach-run/modules"
+FINIT_MODULE = 313  # the number of the system call
+READ_ALL, LOG_BYTES = 3, 1 << 18  # SYSLOG_ACTION_READ_ALL
+
+
+class ModuleRefused(Exception):
+    """The kernel does not take a congestion control's module: the text names it and has the kernel's reason."""
 
 
 def main() -> int:
     """Returns 0 if the scenario ended as Finished Ok, else 1."""
-    origin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     with open(f"{RUN_DIRECTORY}/events.jsonl", "w", buffering=1) as events:
         try:
-            result = _run(origin_ns, events)
+            result = _run(events)
+        except ModuleRefused as refused:
+            result = {"status": "Finished Ko", "failed": [{"function": None, "error": str(refused)}]}
         except BaseException:
             import traceback
 
             result = {"status": "Finished Ko", "failed": [{"function": None, "error": traceback.format_exc()}]}
-    result["virtual_s"] = (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - origin_ns) / 1e9
+    result["virtual_s"] = max(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - BEGIN_NS, 0) / 1e9
     with open(f"{RUN_DIRECTORY}/result.json", "w") as file:
         json.dump(result, file, indent=1)
         file.write("\n")
     return 0 if result["status"] == "Finished Ok" else 1
 
 
-def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
+def _run(events: TextIO) -> dict[str, Any]:
     # Imported here, so that an error in them is reported like any other.
     from openbach_run.guest import network, warm
-    from openbach_run.guest.agent import PYTHON_PATH, GuestAgents
+    from openbach_run.guest.agent import COMMANDS, PYTHON_PATH, GuestAgents
     from openbach_run.guest.director import Director
     from openbach_run.openbach.job import Job
     from openbach_run.openbach.values import bind
@@ -47,11 +61,13 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
 
     with open(f"{RUN_DIRECTORY}/run.json") as file:
         run = json.load(file)
+    _load_modules(run["uses"].get("congestion-controls", ()))
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
-    namespaces = network.build(Inventory.from_dict(run["inventory"]))
-    agents = GuestAgents(namespaces, jobs, run["seed"], origin_ns)
+    _wait_for_the_beginning()
+    namespaces = network.build(Inventory.from_dict(run["inventory"]), COMMANDS)
+    agents = GuestAgents(namespaces, jobs, run["seed"], BEGIN_NS)
     _let_no_module_in()
     director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
     status = director.run(run["scenario"], run["arguments"])
@@ -63,6 +79,35 @@ def _run(origin_ns: int, events: TextIO) -> dict[str, Any]:
             failure["exit_code"] = agents.processes[failure["instance_id"]].exit_code
             failure["last_lines"] = agents.last_lines(failure["instance_id"])
     return {"status": status, "failed": director.failed}
+
+
+def _load_modules(congestion_controls: Sequence[str]) -> None:
+    """Those of the congestion controls that have one. Raises ModuleRefused."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for name in congestion_controls:
+        if not os.path.exists(file := f"{MODULES}/{name}.ko"):
+            continue
+        before = _kernel_log(libc)
+        module = os.open(file, os.O_RDONLY)
+        if libc.syscall(FINIT_MODULE, module, b"", 0):
+            error = os.strerror(ctypes.get_errno())
+            said = _kernel_log(libc)[len(before) :]
+            raise ModuleRefused("\n".join([f"the kernel does not take the module of {name}: {error}; it says:", *said]))
+        os.close(module)
+
+
+def _kernel_log(libc: ctypes.CDLL) -> list[str]:
+    """Its lines, without level and time."""
+    log = ctypes.create_string_buffer(LOG_BYTES)
+    libc.klogctl(READ_ALL, log, LOG_BYTES - 1)
+    return [line.partition("] ")[2] for line in log.value.decode(errors="replace").splitlines()]
+
+
+def _wait_for_the_beginning() -> None:
+    timer = os.timerfd_create(time.CLOCK_MONOTONIC)
+    os.timerfd_settime_ns(timer, flags=os.TFD_TIMER_ABSTIME, initial=BEGIN_NS)
+    os.read(timer, 8)
+    os.close(timer)
 
 
 def _let_no_module_in() -> None:

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from openbach_run.guest.command import pasted
 from openbach_run.topology.hosts import Host, Interface, Inventory, Route
 
 IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
@@ -57,6 +58,15 @@ SYSCTLS = {  # in every namespace, before it has interfaces
     "net/ipv4/conf/default/rp_filter": "0",
 }
 
+COMMANDS = """\
+#!/bin/sh
+# The commands that built the platform of this run, those of jobs with the time in virtual seconds.
+# Each host is a network namespace: `ip netns exec box ping 10.10.1.2`. `ip -all netns delete` removes them all.
+# To be run as root. What a job brings lies in /opt/openbach/agent/jobs/JOB: link it to jobs/JOB/files of a checkout.
+PATH=$PATH:/usr/local/sbin:/opt/openbach-run/bin
+set -eu
+"""
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -73,30 +83,45 @@ class NetworkError(Exception):
     """The hosts could not be made; the text has the command and what it said."""
 
 
-def build(inventory: Inventory) -> dict[str, Namespace]:
-    """Make all hosts and links. Returns the namespaces by entity. Raises NetworkError."""
+def build(inventory: Inventory, commands: str) -> dict[str, Namespace]:
+    """Make all hosts and links. Returns the namespaces by entity. What was done is written to the file `commands`, as commands
+    that an engineer can paste. Raises NetworkError."""
+    typed = [COMMANDS]
+    try:
+        return _build(inventory, typed)
+    finally:
+        file = os.open(
+            commands, os.O_WRONLY | os.O_CREAT, 0o644
+        )  # `open` would make calls that fail, and those cost time
+        os.write(file, "".join(typed).encode())
+        os.close(file)
+
+
+def _build(inventory: Inventory, typed: list[str]) -> dict[str, Namespace]:
     _check_size(inventory)
     os.makedirs(DIRECTORY, exist_ok=True)
     os.makedirs(VAR_RUN, exist_ok=True)
-    _allow_congestion_controls()
-    _make_no_fallback_tunnels()
-    namespaces = {host.entity: _make_namespace(host.name, host.forwarding) for host in inventory.hosts}
+    _allow_congestion_controls(typed)
+    _set({"net/core/fb_tunnels_only_for_init_net": "1"}, None, typed)  # no tunl0 and ip6tnl0 that nobody has asked for
+    namespaces = {host.entity: _make_namespace(host.name, host.forwarding, typed) for host in inventory.hosts}
     lans = {network: ends for network, ends in inventory.attached() if len(ends) > 2}
-    switches = {network: _make_namespace(network, False) for network in lans}
-    _batch(IP, [line for network, ends in inventory.attached() for line in _links(inventory, network, ends)])
+    switches = {network: _make_namespace(network, False, typed) for network in lans}
+    links = [line for network, ends in inventory.attached() for line in _links(inventory, network, ends)]
+    _batch([IP], links, None, typed)
     for network, ends in lans.items():
         with inside(switches[network]):
             ports = [host.name for host, _ in ends]
-            _batch(IP, _switch(inventory, network, ports))
-            _batch(BRIDGE, [f"fdb add {mac(port.address)} dev {host.name} master static" for host, port in ends])
-            _switch_offloads_off(network, ports)
+            known = [f"fdb add {mac(port.address)} dev {host.name} master static" for host, port in ends]
+            _batch([IP], _switch(inventory, network, ports), network, typed)
+            _batch([BRIDGE], known, network, typed)
+            _switch_offloads_off(network, ports, typed)
     for host in inventory.hosts:
         with inside(namespaces[host.entity]):
-            _switch_ipv6_on(host)
-            _batch(IP, _configuration(inventory, host))
+            _switch_ipv6_on(host, typed)
+            _batch([IP], _configuration(inventory, host), host.name, typed)
             for family in ("-4", "-6"):
-                _batch(IP, _rules(host, family), family)
-            _switch_offloads_off(host.name, [port.name for port in host.interfaces])
+                _batch([IP, family], _rules(host, family), host.name, typed)
+            _switch_offloads_off(host.name, [port.name for port in host.interfaces], typed)
     return namespaces
 
 
@@ -108,18 +133,11 @@ def _check_size(inventory: Inventory) -> None:
         )
 
 
-def _allow_congestion_controls() -> None:
+def _allow_congestion_controls(typed: list[str]) -> None:
     """Hosts may use every one: outside the first namespace the kernel counts even root as a user that needs leave."""
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as available:
-        names = available.read()
-    with open("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "w") as allowed:
-        allowed.write(names)
-
-
-def _make_no_fallback_tunnels() -> None:
-    """A host has the interfaces of the inventory: no tunl0 and ip6tnl0 that nobody has asked for."""
-    with open("/proc/sys/net/core/fb_tunnels_only_for_init_net", "w") as file:
-        file.write("1")
+        names = available.read().strip()
+    _set({"net/ipv4/tcp_allowed_congestion_control": names}, None, typed)
 
 
 @contextmanager
@@ -151,7 +169,8 @@ def _home() -> Iterator[None]:
         os.chdir(directory)
 
 
-def _make_namespace(name: str, forwarding: bool) -> Namespace:
+def _make_namespace(name: str, forwarding: bool, typed: list[str]) -> Namespace:
+    typed.append(pasted(["ip", "netns", "add", name], None, None))
     path = f"{DIRECTORY}/{name}"
     os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o444))
     with _home():
@@ -161,7 +180,7 @@ def _make_namespace(name: str, forwarding: bool) -> Namespace:
         _mount("none", "/", "none", MS_PRIVATE_RECURSIVE)
         _mount("sysfs", "/sys", "sysfs", MS_NOSUID_NODEV_NOEXEC)
         _mount("tmpfs", VAR_RUN, "tmpfs", MS_NOSUID_NODEV_NOEXEC)
-        _set({**SYSCTLS, "net/ipv4/ip_forward": str(int(forwarding))})
+        _set({**SYSCTLS, "net/ipv4/ip_forward": str(int(forwarding))}, name, typed)
         flags = os.O_RDONLY | os.O_CLOEXEC
         return Namespace(name, os.open("/proc/self/ns/net", flags), os.open("/proc/self/ns/mnt", flags))
 
@@ -181,21 +200,23 @@ def _unshare(kind: int) -> None:
         raise NetworkError(f"making a namespace: {os.strerror(ctypes.get_errno())}")
 
 
-def _set(sysctls: dict[str, str]) -> None:
+def _set(sysctls: dict[str, str], host: str | None, typed: list[str]) -> None:
+    """`host` is where this process is; None is outside of all."""
     for name, value in sysctls.items():
         with open(f"/proc/sys/{name}", "w") as file:
             file.write(value)
+    typed.append(pasted(["sysctl", "-qw", *(f"{name}={value}" for name, value in sysctls.items())], None, host))
 
 
-def _switch_ipv6_on(host: Host) -> None:
+def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
     """On the interfaces that have an IPv6 address, which is theirs at once: nobody is asked whether it has another owner."""
     ports = [port.name for port in host.interfaces if port.ipv6]
     if not ports:
         return
     for name in ("lo", *ports):
         own = f"net/ipv6/conf/{name}"
-        _set({f"{own}/accept_dad": "0", f"{own}/accept_ra": "0", f"{own}/disable_ipv6": "0"})
-    _set({"net/ipv6/conf/all/forwarding": str(int(host.forwarding))})
+        _set({f"{own}/accept_dad": "0", f"{own}/accept_ra": "0", f"{own}/disable_ipv6": "0"}, host.name, typed)
+    _set({"net/ipv6/conf/all/forwarding": str(int(host.forwarding))}, host.name, typed)
 
 
 def _links(inventory: Inventory, network: str, ends: list[tuple[Host, Interface]]) -> list[str]:
@@ -280,17 +301,19 @@ def _is_of(address: str | None, family: str) -> bool:
     return address is None or (":" in address) == (family == "-6")
 
 
-def _batch(program: str, lines: list[str], *options: str) -> None:
-    """Have one process of `ip` or `bridge` do all lines, in the present namespace. Raises NetworkError with what it said."""
+def _batch(command: list[str], lines: list[str], host: str | None, typed: list[str]) -> None:
+    """Have one process of `ip` or `bridge` do all lines, in the present namespace, that of `host`. Raises NetworkError with
+    what it said."""
     if not lines:
         return
+    words = [*command, "-batch", "-"]
     batch = os.memfd_create("batch", 0)
     said = os.memfd_create("errors", 0)
     os.write(batch, "".join(f"{line}\n" for line in lines).encode())
     os.lseek(batch, 0, os.SEEK_SET)
     pid = os.posix_spawn(
-        program,
-        [program, *options, "-batch", "-"],
+        words[0],
+        words,
         os.environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, batch, 0), (os.POSIX_SPAWN_DUP2, said, 2)],
     )
@@ -299,16 +322,19 @@ def _batch(program: str, lines: list[str], *options: str) -> None:
     os.close(batch)
     os.close(said)
     if failed:
-        raise NetworkError(f"{program} -batch: {message}; the lines were:\n" + "\n".join(lines))
+        raise NetworkError(f"{' '.join(words)}: {message}; the lines were:\n" + "\n".join(lines))
+    typed.append(pasted([os.path.basename(words[0]), *words[1:]], "\n".join(lines), host))
 
 
-def _switch_offloads_off(name: str, interfaces: list[str]) -> None:
+def _switch_offloads_off(name: str, interfaces: list[str], typed: list[str]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
         for interface in interfaces:
             for offload, command in OFFLOADS_OFF.items():
                 _ethtool(control, name, interface, f"switching {offload} off", struct.pack("=II", command, 0))
             switched = f"switching {', '.join(FEATURES_OFF)} off"
             _ethtool(control, name, interface, switched, _features_off(control, name, interface))
+            features = [word for feature in (*map(str.lower, OFFLOADS_OFF), *FEATURES_OFF) for word in (feature, "off")]
+            typed.append(pasted(["ethtool", "-K", interface, *features], None, name))
 
 
 def _features_off(control: socket.socket, name: str, interface: str) -> bytes:

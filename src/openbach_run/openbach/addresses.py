@@ -10,9 +10,8 @@ top-level key `x-inventory`, which a controller ignores, says what they are, so 
         "constants": {"server_ip": "satvpn_server.enterprise_lan.address"}
     }
 
-`file` is its own inventory, a path from the scenario's file; without it that is inventory.yml of the repository. A
-constant is ENTITY.NETWORK.WHAT, WHAT being address, ipv6 or interface (its name), or NETWORK.WHAT: address or ipv6, with
-mask, or mtu.
+`file` is its own inventory, a path from the scenario's file; without it that is inventory.yml of the repository. What a
+constant is follows topology/references.py.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.lint import Finding
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.values import kind_of
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import INVENTORY
 from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.references import listed, value_of
 
-OURS = REPOSITORY / "inventory.yml"
 KEYS = ("file", "constants")
 
 
@@ -38,7 +37,7 @@ def inventory_file(scenario: Scenario, path: Path, given: Path | None) -> Path:
     file = _settings(scenario).get("file")
     if file is not None and (not isinstance(file, str) or not file):
         raise InputError(f"{path}: x-inventory.file: should be the path of an inventory, from this file")
-    return given or (OURS if file is None else path.parent / file)
+    return given or (INVENTORY if file is None else path.parent / file)
 
 
 def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
@@ -47,7 +46,7 @@ def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
     for name, reference in _references(scenario).items():
         try:
             if name not in scenario.constants:
-                raise InputError(f"the scenario has no such constant; it has {_listed(scenario.constants)}")
+                raise InputError(f"the scenario has no such constant; it has {listed(scenario.constants)}")
             found[name] = value_of(reference, inventory)
         except InputError as error:
             raise InputError(f"{scenario.name}: x-inventory.constants.{name}: {error}") from None
@@ -60,7 +59,7 @@ def unknown_entities(scenario: Scenario, inventory: Inventory) -> Iterator[Findi
         kind = kind_of(function)
         entity = function[kind].get("entity_name")
         if entity is not None and inventory.host(entity) is None:
-            known = _listed(host.entity for host in inventory.hosts)
+            known = listed(host.entity for host in inventory.hosts)
             place = f"openbach_functions.{index}.{kind}.entity_name"
             yield Finding(place, f"the inventory has no entity {entity}; it has {known}")
 
@@ -80,34 +79,3 @@ def _references(scenario: Scenario) -> Mapping[str, str]:
             " satvpn_server.enterprise_lan.address"
         )
     return scenario.addresses
-
-
-def value_of(reference: str, inventory: Inventory) -> str:
-    """What ENTITY.NETWORK.WHAT or NETWORK.WHAT is in an inventory. Raises InputError."""
-    place, _, what = reference.rpartition(".")
-    entity, _, name = place.rpartition(".")
-    if name not in inventory.networks:
-        raise InputError(f"{reference!r}: the inventory has no network {name!r}; it has {_listed(inventory.networks)}")
-    values: dict[str, str | int | None]
-    if entity:
-        host = inventory.host(entity)
-        if host is None:
-            known = _listed(host.entity for host in inventory.hosts)
-            raise InputError(f"{reference!r}: the inventory has no entity {entity}; it has {known}")
-        port = next((port for port in host.interfaces if port.network == name), None)
-        if port is None:
-            known = _listed(port.network for port in host.interfaces)
-            raise InputError(f"{reference!r}: {entity} has no interface in {name}; it has some in {known}")
-        values = {"address": port.address, "ipv6": port.ipv6, "interface": port.name}
-    else:
-        network = inventory.networks[name]
-        values = {"address": network.address, "ipv6": network.ipv6, "mtu": network.mtu}
-    if what not in values:
-        raise InputError(f"{reference!r}: {what!r} is none of {_listed(values)}")
-    if values[what] is None:
-        raise InputError(f"{reference!r}: {name} has no IPv6 addresses in the inventory")
-    return str(values[what])
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(names) or "none"

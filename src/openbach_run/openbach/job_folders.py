@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions
+from openbach_run.additions import Additions, packages_of
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Job
 from openbach_run.openbach.limits import check_declaration
+from openbach_run.openbach.measures import Measure, read_measures
 from openbach_run.openbach.scenario import read_json
 from openbach_run.yaml_files import read_yaml
 
@@ -21,10 +22,14 @@ TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
 
 @dataclass(frozen=True)
 class Package:
-    """A job and, if it can be run here, the folder with its files."""
+    """A job and, if it can be run here, the folder with its files; what it measures; the Debian packages it uses."""
 
     job: Job
     files: Path | None
+    measures: tuple[Measure, ...] = ()
+    debian: tuple[str, ...] = ()
+    entries: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
+    """Of the kinds of folders that its arguments name: kind → name → folder or file."""
 
 
 def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> dict[str, Package]:
@@ -43,6 +48,7 @@ def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> 
 
 def _with_folders(package: Package, additions: Additions) -> Package:
     """The package with the names of the folders there are among the choices of the arguments that take them."""
+    entries: dict[str, Mapping[str, Path]] = {}
 
     def with_names(value: Any) -> Any:
         if isinstance(value, list):
@@ -50,10 +56,11 @@ def _with_folders(package: Package, additions: Additions) -> Package:
         if not isinstance(value, dict):
             return value
         if kind := isinstance(value.get("limits"), dict) and value["limits"].get("folder"):
-            return {**value, "choices": list(dict.fromkeys([*value.get("choices", ()), *additions.all(kind)]))}
+            entries[kind] = additions.all(kind)
+            return {**value, "choices": list(dict.fromkeys([*value.get("choices", ()), *entries[kind]]))}
         return {key: with_names(one) for key, one in value.items()}
 
-    return replace(package, job=replace(package.job, tree=with_names(package.job.tree)))
+    return replace(package, job=replace(package.job, tree=with_names(package.job.tree)), entries=entries)
 
 
 def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:
@@ -78,7 +85,10 @@ def _load(path: Path) -> Iterator[Package]:
     if not found:
         raise InputError(f"{path}: no job in it; a job is a folder <job> with <job>/files/<job>.yml")
     for file in found:
-        yield Package(_from_yaml(file), file.parent)
+        data = read_yaml(file)
+        job = _from_yaml(file, data)
+        measures = read_measures(file.parent.parent, job.name, _statistics(file, data))
+        yield Package(job, file.parent, measures, tuple(packages_of(file.parent)))
 
 
 def _from_schemas(path: Path) -> Iterator[Package]:
@@ -89,11 +99,15 @@ def _from_schemas(path: Path) -> Iterator[Package]:
         yield Package(_job(path, name, entry, {}), None)
 
 
-def _from_yaml(file: Path) -> Job:
-    data = read_yaml(file)
+def _from_yaml(file: Path, data: Any) -> Job:
     general = _mapping(file, "general", _mapping(file, "the whole", data).get("general"))
     entry = {"version": general.get("job_version", ""), "arguments": data.get("arguments")}
     return _job(file, str(general.get("name") or file.stem), entry, _platform(file, data))
+
+
+def _statistics(file: Path, data: Mapping[str, Any]) -> list[str]:
+    """Names of the statistics that a job says it sends."""
+    return [str(entry.get("name")) for _, entry in _entries(file, "statistics", data.get("statistics"))]
 
 
 def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:

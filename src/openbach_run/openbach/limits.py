@@ -6,7 +6,10 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     minimum, maximum    bounds, both included; of a str argument as numbers with a decimal suffix (`64k`, `1G`)
     unit                of the number, for people; numbers of `bytes` are whole
     pattern             regular expression that the whole text has to match
+    like                examples of such texts, for people
     also                values beside these, e.g. [none]
+    refused             what it does not take together with other arguments' values: a list of {if: CONDITION (rules.py),
+                        because: what would be right}
     folder              values are the names of folders of this kind (additions.py), beside the choices
 
 `choices` is OpenBACH's own key; its backend stores them and never checks them.
@@ -17,19 +20,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from string import Template
 from typing import Any
 
 from openbach_run.additions import KINDS, Additions, Uses
 from openbach_run.errors import InputError
+from openbach_run.openbach import rules
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Job, convert
 from openbach_run.openbach.scenario import SAME, Scenario
+from openbach_run.openbach.start import names_in
 from openbach_run.openbach.values import job_values, jobs_started, placeholders, sole_placeholder
+from openbach_run.units import MULTIPLIERS, number
 
-MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
-KEYS = ("minimum", "maximum", "unit", "pattern", "also", "folder")
+RANGE = ("minimum", "maximum", "pattern")
+KEYS = (*RANGE, "unit", "also", "folder", "like", "refused")
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -46,6 +53,14 @@ class Use:
     """JSON path; through sub-scenarios, `function > path in the sub-scenario`."""
     argument: Argument
     template: str
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Templates of the arguments, itself included, of the same start of the job some of whose values it refuses together."""
+
+    @property
+    def names(self) -> set[str]:
+        """The names from whose values it follows whether its own is refused."""
+        asked = {name for refused in self.argument.limits.get("refused", ()) for name in rules.names(refused["if"])}
+        return names_in(self.template).union(*(names_in(self.beside[name]) for name in asked & self.beside.keys()))
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,8 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
             convert(value, use.argument.type)
         except (KeyError, ValueError, TypeError, OverflowError):
             continue
-        if right := refusal(use.argument, value, sole_placeholder(use.template) or use.argument.name):
+        right = refusal(use.argument, value, sole_placeholder(use.template) or use.argument.name)
+        if right := right or refusal_beside(use, values):
             found.append(Wrong(use, value, right))
     return found
 
@@ -98,47 +114,53 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
 def refusal(argument: Argument, value: str, called: str) -> str:
     """What would be right in place of a value, without placeholders, that the job refuses, of an argument that the user
     knows by the name `called`; "" for one that it takes."""
-    limits = {key: value for key, value in argument.limits.items() if key != "folder"}
+    limits = argument.limits
     if argument.choices and value not in argument.choices:
         near = get_close_matches(value, argument.choices, 1)
         return f"{f'did you mean {near[0]}? ' if near else ''}{called} is one of {', '.join(argument.choices)}"
-    if not limits or value in map(str, limits.get("also", ())):
+    if not limits.keys() & set(RANGE) or value in map(str, limits.get("also", ())):
         return ""
     if "pattern" in limits:
         return "" if re.fullmatch(limits["pattern"], value) else f"{called} is {_in_words(argument)}"
-    number = _number(value)
-    also = [_number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
+    given = number(value)
+    also = [number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
     fits = (
-        number is not None
-        and bound(limits.get("minimum", -math.inf)) <= number <= bound(limits.get("maximum", math.inf))
-        and (limits.get("unit") != "bytes" or number == int(number))
+        given is not None
+        and bound(limits.get("minimum", -math.inf)) <= given <= bound(limits.get("maximum", math.inf))
+        and (limits.get("unit") != "bytes" or given == int(given))
         and (argument.type == "str" or value[-1:] not in MULTIPLIERS)
     )
-    return "" if fits or number in also else f"{called} is {_in_words(argument)}"
+    return "" if fits or given in also else f"{called} is {_in_words(argument)}"
+
+
+def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
+    """Likewise, of a value that the job refuses together with those of its other arguments; these are named."""
+    given: dict[str, float | str] = {}
+    for name, template in use.beside.items():
+        with suppress(KeyError, ValueError):  # it has no value here
+            text = Template(template).substitute(values)
+            given[name] = text if (known := number(text)) is None else known
+    for refused in use.argument.limits.get("refused", ()):
+        if rules.holds(refused["if"], given):
+            named = sorted(rules.names(refused["if"]) & given.keys() - {use.argument.name})
+            others = ", ".join(f"{name}={Template(use.beside[name]).substitute(values)}" for name in named)
+            return f"{refused['because']}{f' (with {others})' if others else ''}"
+    return ""
 
 
 def bound(text: Any) -> float:
     """A bound of `limits`. Raises ValueError for what is no number."""
-    number = text if isinstance(text, float) else _number(str(text))
-    if number is None:
+    value = text if isinstance(text, float) else number(str(text))
+    if value is None:
         raise ValueError(f"{text!r} is not a number, or one with k, M or G behind it")
-    return number
-
-
-def _number(text: str) -> float | None:
-    """`30M` is 30 000 000; None for what is not a finite number."""
-    number, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
-    try:
-        value = float(number) * factor
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    return value
 
 
 def _in_words(argument: Argument) -> str:
     limits = argument.limits
     if "pattern" in limits:
-        return " or ".join([*map(str, limits.get("also", ())), f"a text like {limits['pattern']}"])
+        text = f"like {limits['like']}" if "like" in limits else f"a text like {limits['pattern']}"
+        return ", or ".join([*map(str, limits.get("also", ())), text])
     unit = f" {limits['unit']}" if "unit" in limits else ""
     match limits.get("minimum"), limits.get("maximum"):
         case least, None:
@@ -147,7 +169,8 @@ def _in_words(argument: Argument) -> str:
             text = f"at most {most}{unit}"
         case least, most:
             text = f"from {least} to {most}{unit}"
-    suffixes = ", with k, M or G for thousands, millions, billions" if argument.type == "str" else ""
+    has_suffix = any(str(limits.get(key, ""))[-1:] in (*MULTIPLIERS,) for key in ("minimum", "maximum"))
+    suffixes = ", with k, M or G for thousands, millions, billions" if has_suffix else ""
     return ", or ".join([*map(str, limits.get("also", ())), text + suffixes])
 
 
@@ -158,10 +181,10 @@ def uses(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str
     """Every value that is given to an argument with choices or limits, once for each argument; sub-scenarios included,
     whose constants stand in the templates by their names."""
     trees = {name: job.arguments for name, job in jobs.items()}
-    found: dict[tuple[int, str], Use] = {}
+    found: dict[tuple[Any, ...], Use] = {}
     subs = {name: sub.spelled_out for name, sub in sub_scenarios.items()}
     for use in _uses(scenario.spelled_out, trees, subs, None, "", (scenario.name,)):
-        found.setdefault((id(use.argument), use.template), use)
+        found.setdefault((id(use.argument), use.template, *use.beside.items()), use)
     return list(found.values())
 
 
@@ -176,10 +199,12 @@ def _uses(
     """`given` are the templates that a parent gives to this sub-scenario's arguments."""
     for index, function in enumerate(scenario.functions):
         here = f"{at}openbach_functions.{index}"
-        for place, argument, value in (*_times(function), *_job_values(function, trees)):
+        for place, argument, value, beside in (*_times(function), *_job_values(function, trees)):
             template = str(value) if given is None else _composed(str(value), given)
             if template is not None:
-                yield Use(f"{here}.{place}", argument, template)
+                others = {name: _composed(text, given) if given is not None else text for name, text in beside.items()}
+                known = {name: text for name, text in others.items() if text is not None}
+                yield Use(f"{here}.{place}", argument, template, known)
         start = function.get("start_scenario_instance", {})
         sub = subs.get(str(start.get("scenario_name", "")))
         if sub is not None and sub.name not in path and isinstance(start["arguments"], dict):
@@ -191,18 +216,23 @@ def _uses(
             yield from _uses(sub, trees, subs, constants | texts, f"{here} > ", (*path, sub.name))
 
 
-def _times(function: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any]]:
+def _times(function: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
     for argument in TIMES:
         part, name = argument.name.split(".")
         if (value := function.get(part, {}).get(name)) is not None:
-            yield argument.name, argument, value
+            yield argument.name, argument, value, {}
 
 
-def _job_values(function: Mapping[str, Any], trees: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any]]:
+def _job_values(
+    function: Mapping[str, Any], trees: Mapping[str, Any]
+) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
     for job, arguments in jobs_started(function):
-        for argument, value in job_values(trees[job], arguments):
-            if (argument.choices or argument.limits) and argument.type not in INSTANCE_TYPES:
-                yield f"start_job_instance.{job}.{argument.name}", argument, value
+        given = [one for one in job_values(trees[job], arguments) if one[0].type not in INSTANCE_TYPES]
+        for argument, value in given:
+            if argument.choices or argument.limits:
+                needed = {name for one in argument.limits.get("refused", ()) for name in rules.names(one["if"])}
+                beside = {other.name: str(text) for other, text in given if other.name in needed}
+                yield f"start_job_instance.{job}.{argument.name}", argument, value, beside
 
 
 def _composed(template: str, given: Mapping[str, str]) -> str | None:
@@ -252,11 +282,18 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     """Raises InputError, with its place, for a `limits` that says nothing clear."""
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
-    if not {"minimum", "maximum", "pattern", "folder"} & limits.keys() or not isinstance(limits.get("also", []), list):
-        raise InputError(f"{at} should have a minimum, a maximum, a pattern or a folder; also is a list")
+    if not {*RANGE, "folder", "refused"} & limits.keys() or not isinstance(limits.get("also", []), list):
+        raise InputError(f"{at} should have a minimum, a maximum, a pattern, a folder or refused; also is a list")
     if limits.get("folder", "jobs") not in KINDS:
         raise InputError(f"{at}.folder is {limits['folder']!r}, and should be one of {', '.join(KINDS)}")
+    refused = limits.get("refused", [])
+    if not isinstance(refused, list) or not all(
+        isinstance(one, dict) and {*one} == {"if", "because"} for one in refused
+    ):
+        raise InputError(f"{at}.refused should be a list of {{if: CONDITION, because: TEXT}}")
     try:
+        for one in refused:
+            rules.check(str(one["if"]))
         re.compile(str(limits.get("pattern", "")))
         bounds = [bound(limits[key]) for key in ("minimum", "maximum") if key in limits]
     except (ValueError, re.error) as error:

@@ -28,12 +28,13 @@ import yaml
 
 from openbach_run.additions import Additions
 from openbach_run.errors import InputError
-from openbach_run.openbach.addresses import OURS, with_addresses
+from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.limits import argument_choices
+from openbach_run.openbach.playbooks import playbooks
 from openbach_run.openbach.scenario import Scenario, read_scenario
 from openbach_run.openbach.values import jobs_started
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import INVENTORY, REPOSITORY
 from openbach_run.topology.hosts import Host, Inventory
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 
@@ -72,8 +73,12 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     made.add_argument("--project", default=PROJECT, metavar="NAME", help=f"name of the project (default {PROJECT})")
     made.add_argument(
-        "--inventory", type=Path, default=OURS, metavar="FILE",
+        "--inventory", type=Path, default=INVENTORY, metavar="FILE",
         help="the platform's hosts and networks; the scenarios get its addresses (default inventory.yml)",
+    )  # fmt: skip
+    made.add_argument(
+        "--with", type=Path, action="append", default=[], metavar="DIR", dest="additions",
+        help="a directory of yours whose jobs are packed as well (docs/jobs.md)",
     )  # fmt: skip
     return made
 
@@ -81,7 +86,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     check_project_name(arguments.project)
-    packages = load_packages(Additions().jobs)
+    additions = Additions.beside_ours(arguments.additions)
+    packages = load_packages(additions.jobs, additions)
     inventory = load_inventory(arguments.inventory)
     scenarios = [with_addresses(one, inventory) for one in load_scenarios(REPOSITORY / "scenarios", packages)]
     output: Path = arguments.output
@@ -91,9 +97,14 @@ def main(argv: list[str]) -> int:
         write_json(output / f"scenarios/{scenario.name}.json", scenario.as_stored())
     for name, package in packages.items():
         assert package.files is not None
-        (output / f"jobs-2.7/{name}.tar.gz").write_bytes(pack(package.files.parent, {}))
-        old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
-        (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package.files.parent, old))
+        made = playbooks(package)
+        (output / f"jobs-2.7/{name}.tar.gz").write_bytes(pack(package.files.parent, made))
+        try:
+            old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
+        except InputError as error:
+            print(f"not in jobs-2.6: {error}", file=sys.stderr)
+        else:
+            (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package.files.parent, made | old))
     addresses = agent_addresses(arguments.inventory)
     (output / "README.md").write_text(instructions(arguments.project, inventory, scenarios, addresses, packages))
     print(f"{output}: {len(packages)} jobs, {len(scenarios)} scenarios, {len(inventory.hosts)} entities")
@@ -185,16 +196,17 @@ def jobs_by_entity(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
 # Jobs
 
 
-def pack(folder: Path, changed: Mapping[str, str]) -> bytes:
-    """A job's folder as a .tar.gz with `files/` at its root, links followed; `changed` replaces texts by path."""
+def pack(folder: Path, made: Mapping[str, str]) -> bytes:
+    """A job's folder as a .tar.gz with `files/` at its root, links followed; `made` has texts by path, in place of a file or
+    beside the others."""
+    contents = {file.relative_to(folder).as_posix(): (file.read_bytes(), file.stat().st_mode) for file in walk(folder)}
+    contents |= {name: (text.encode(), 0) for name, text in made.items()}
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
-        for file in sorted(walk(folder)):
-            name = file.relative_to(folder).as_posix()
-            content = changed[name].encode() if name in changed else file.read_bytes()
+        for name, (content, mode) in sorted(contents.items()):
             member = tarfile.TarInfo(name)
             member.size = len(content)
-            member.mode = 0o755 if file.stat().st_mode & 0o100 else 0o644
+            member.mode = 0o755 if mode & 0o100 else 0o644
             tar.addfile(member, io.BytesIO(content))
     return packed.getvalue()
 

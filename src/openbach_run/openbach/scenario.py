@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.openbach.expand import expand
 from openbach_run.openbach.functions import add_waits, read_function
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.refusals import (
@@ -22,6 +24,7 @@ from openbach_run.openbach.refusals import (
     as_list,
     crash_answer,
 )
+from openbach_run.openbach.source import SUFFIXES
 from openbach_run.openbach.stored import check_type, read_entry
 from openbach_run.openbach.values import placeholders, texts_of
 
@@ -132,8 +135,18 @@ def read_json(path: Path) -> Any:
 
 
 def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:
-    """The scenario in a file. Raises InputError (unreadable, broken JSON) or Malformed."""
-    return parse_scenario(read_json(path), jobs)
+    """The scenario in a file: OpenBACH's JSON, or the YAML that it is made from. Raises InputError (unreadable, broken) or
+    Malformed."""
+    if path.suffix not in SUFFIXES:
+        return parse_scenario(read_json(path), jobs)
+    made = expand(path)
+    try:
+        return parse_scenario(made, jobs)
+    except Malformed as error:
+        if found := re.search(r"openbach_functions\.(\d+)", str(error)):
+            label = made["openbach_functions"][int(found[1])]["label"]
+            error.args = (f"{error}; openbach_functions.{found[1]} is {label!r}",)
+        raise
 
 
 def parse_scenario(data: Any, jobs: Mapping[str, Job]) -> Scenario:

@@ -17,14 +17,14 @@ from typing import Any
 
 import yaml
 
-from openbach_run.report.cells import Campaigns, Cell, Selection, matches, name_of, partner
+from openbach_run.openbach.measures import from_name
+from openbach_run.report.cells import Campaigns, Cell, Partners, Selection, matches, name_of
 from openbach_run.results.intervals import Estimate, difference, ratio
 
 MIN_SEEDS = 5
 """With fewer the interval holds the median with less than 94 % (see `intervals`)."""
 
 CONFIRMED, CONTRADICTED, NOT_DECIDED = "confirmed", "contradicted", "not decided"
-UNITS = {"_s": "s", "_mbps": "Mbit/s", "_pct": "%", "_ms": "ms"}
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ class Part:
     @property
     def bounds(self) -> str:
         """`0.9 to 1.1`, `at most 1 s`."""
-        unit = (
-            "" if self.is_ratio else next((f" {unit}" for end, unit in UNITS.items() if self.measure.endswith(end)), "")
-        )
+        unit = "" if self.is_ratio else f" {from_name(self.measure).unit}".rstrip()
         if math.isinf(self.least):
             return f"at most {self.most:g}{unit}"
         if math.isinf(self.most):
@@ -164,11 +162,11 @@ def compare(part: Part, cells: Sequence[Cell]) -> list[Comparison]:
     if part.against is None:
         return [_judged(part, cell, None, missing) for cell in speakers]
     candidates = [cell for cell in cells if matches(cell, part.against)]
-    free = {*part.against, *part.best_over}
+    partners = Partners(candidates, {*part.against, *part.best_over})
     return [
         _judged(part, cell, against, missing)
         for cell in speakers
-        for against in _best(partner(cell, candidates, free), part.against_best_over, part)
+        for against in _best(partners.of(cell), part.against_best_over, part)
     ]
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from openbach_run.additions import Additions
 from openbach_run.errors import InputError
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
@@ -22,6 +23,9 @@ from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, a
 
 TEMPLATES = REPOSITORY / "reports/templates"
 FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
+BASELINE = {"vpn": "none", "pep": "none"}
+MOST_DRAWINGS = 150
+"""With so many the sections that follow have tables only: nobody looks at more, and each takes a quarter of a second."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
 
 DESCRIPTION = """\
@@ -55,8 +59,7 @@ def parser() -> argparse.ArgumentParser:
         "--baseline",
         metavar="NAME=VALUE",
         nargs="*",
-        default=["vpn=none", "pep=none"],
-        help="the configuration that all others are compared with (default vpn=none pep=none)",
+        help="the configuration that all others are compared with (default vpn=none pep=none, where there are such cells)",
     )
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
@@ -82,8 +85,11 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _baseline(settings: Sequence[str], campaigns: Campaigns) -> dict[str, str]:
-    """Raises InputError for a baseline that no cell is."""
+def _baseline(settings: Sequence[str] | None, campaigns: Campaigns) -> dict[str, str]:
+    """Without settings the usual one, or nothing to compare with where no cell is that. Raises InputError for a baseline that
+    no cell is."""
+    if settings is None:
+        return dict(BASELINE) if any(BASELINE.items() <= cell.values.items() for cell in campaigns.cells) else {}
     baseline = dict(printable(text).partition("=")[::2] for text in settings)
     if not any(baseline.items() <= cell.values.items() for cell in campaigns.cells):
         known = {name for cell in campaigns.cells for name in cell.values}
@@ -107,17 +113,20 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
     settings = content.settings(campaigns)
     named_tables = {
         "claims": content.claims_table(verdicts),
-        "platform": content.platform_table(campaigns, content.named_packages(REPOSITORY)),
+        "platform": content.platform_table(campaigns, content.named_packages(Additions())),
     }
     sections = []
+    drawn = 0
     for number, setting in enumerate(settings):
         reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(settings))
-        drawings = content.drawings(setting, baseline)
+        undrawn = drawn >= MOST_DRAWINGS
+        drawings = [] if undrawn else content.drawings(setting, baseline)
+        drawn += len(drawings)
         for drawing in drawings:
             drawing.save(output / "figures")
         of_setting = content.tables(setting, baseline)
         named_tables.update(of_setting)
-        sections.append({"setting": setting, "drawings": drawings, "tables": of_setting})
+        sections.append({"setting": setting, "drawings": drawings, "tables": of_setting, "undrawn": undrawn})
     for name, table in named_tables.items():
         for ending, form in FORMS.items():
             (output / "tables" / f"{name}.{ending}").write_text(form(table))
@@ -151,6 +160,7 @@ def _text(
         tables=named_tables,
         failures=content.failures(campaigns),
         best=content.best_transports(campaigns),
+        drawn=sum(len(section["drawings"]) for section in sections),
         pep_hosts=pep_hosts(campaigns),
         content=content,
         rows=markdown_rows,

@@ -5,20 +5,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
+from openbach_run.additions import DESCRIBED, Additions, packages_of
+from openbach_run.openbach.measures import Declared, Measure, flat, from_name, in_words, measure_of
 from openbach_run.openbach.scenario import SAME
+from openbach_run.openbach.source import MATRIX
+from openbach_run.paths import REPOSITORY
 from openbach_run.report import figures
-from openbach_run.report.cells import Campaigns, Cell, file_name, name_of, printable, said
+from openbach_run.report.cells import DEFAULT, Campaigns, Cell, Plot, file_name, name_of, printable, said
 from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
-from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values
-from openbach_run.report.recommendations import AS_GOOD, recommend
+from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values, without_unit
+from openbach_run.report.recommendations import AS_GOOD, EQUAL, recommend
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.tables import Markdown, Table, figure, plain
 
-MEASURE = "transfer_time_s"
 FACTORS = ("vpn", "pep", "cc", "loss")
 CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
@@ -34,60 +39,87 @@ MEASURES_A_TABLE = 5
 
 @dataclass(frozen=True)
 class Setting:
-    """Cells that share all but VPN, PEP position, transport and the numbers of CURVES. `name` is that of its files."""
+    """Cells that share all but VPN, PEP position, transport and the numbers of CURVES; of a scenario with none of these, all
+    its cells. `name` is that of its files."""
 
     name: str
     title: str
     shared: dict[str, str]
     """What its cells have in common, by argument."""
     cells: list[Cell]
+    declared: Declared = field(default_factory=dict)
+    """What the measures are."""
+    plot: Plot = DEFAULT
+
+    @property
+    def words(self) -> str:
+        """The measure that its scenario asks for: `transfer time (s)`."""
+        return in_words(self.plot.measure, flat(self.declared))
+
+    @property
+    def measure(self) -> Measure:
+        return measure_of(self.plot.measure, flat(self.declared))[1]
+
+    @property
+    def is_time(self) -> bool:
+        """Whether a configuration is recommended for having least of the measure."""
+        return self.measure.unit in ("s", "ms")
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it has all four factors, no other numbers, and a transfer time: then it is drawn as the published
-        report's tables."""
+        """Whether its scenario asks for the published report's figures and tables, and it has what they show: all four
+        factors, no other numbers, and the measure."""
         return (
-            all(name in self.cells[0].values for name in FACTORS)
+            self.plot.figure == MATRIX
+            and all(name in self.cells[0].values for name in FACTORS)
             and all(len(values(self.cells, name)) == 1 for name in CURVES if name not in FACTORS)
-            and any(cell.measured(MEASURE) for cell in self.cells)
+            and any(cell.measured(self.plot.measure) for cell in self.cells)
         )
 
 
 def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
-        key = tuple((k, v) for k, v in cell.values.items() if k not in FACTORS and k not in CURVES)
+        apart = (
+            (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - {"scenario"}
+        )
+        key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
+    of_scenario: dict[str, dict[str, set[str]]] = {}
+    for key in groups:
+        values_of = of_scenario.setdefault(dict(key)["scenario"], {})
+        for name, value in key:
+            values_of.setdefault(name, set()).add(value)
     for key, cells in groups.items():
         shared = {name: value for name, value in key if value not in ("", SAME)}  # same: no value of its own
         scenario = shared.pop("scenario")
-        siblings = [dict(other) for other in groups if dict(other)["scenario"] == scenario]
-        told_apart = {name: value for name, value in shared.items() if len({one[name] for one in siblings}) > 1}
+        told_apart = {name: value for name, value in shared.items() if len(of_scenario[scenario][name]) > 1}
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
         told_apart.pop("orbit", None)
         orbit = shared.pop("orbit", "")
         inside = ", ".join([scenario, *(f"{name}={value}" for name, value in told_apart.items())])
-        found.append(Setting(named, f"{orbit.upper()} ({inside})" if orbit else inside, shared, cells))
+        title, plot = f"{orbit.upper()} ({inside})" if orbit else inside, campaigns.plots.get(scenario, DEFAULT)
+        found.append(Setting(named, title, shared, cells, campaigns.declared, plot))
     return found
 
 
 def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
     cells, name, title = setting.cells, setting.name, setting.title
     if not setting.is_matrix:
-        return [*curves(setting), *figures.time_series(name, title, cells)]
-    made = [figures.heat_map(f"{name}-times", title, cells)]
+        return [*curves(setting), *figures.time_series(name, title, cells, setting.declared)]
+    drawn = (setting.plot.measure, setting.words)
+    made = [figures.heat_map(f"{name}-times", title, cells, *drawn)]
     for loss in values(cells, "loss"):
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
-        if any(against(cell, chosen, baseline) for cell in chosen):
-            made.append(
-                figures.compared(file_name(name, "compared", loss), f"{title}, {said('loss', loss)}", chosen, baseline)
-            )
+        if any(against(cell, chosen, baseline, setting.plot.measure) for cell in chosen):
+            file, there = file_name(name, "compared", loss), f"{title}, {said('loss', loss)}"
+            made.append(figures.compared(file, there, chosen, baseline, *drawn))
     if len(values(cells, "loss")) > 1:
-        made.append(figures.loss_curves(f"{name}-loss", title, cells))
+        made.append(figures.loss_curves(f"{name}-loss", title, cells, *drawn))
     if len(cells[0].runs) > 1:
-        made.append(figures.distributions(f"{name}-ecdf", title, cells))
-    return [*made, *curves(setting), *figures.time_series(name, title, cells)]
+        made.append(figures.distributions(f"{name}-ecdf", title, cells, *drawn))
+    return [*made, *curves(setting), *figures.time_series(name, title, cells, setting.declared)]
 
 
 def curves(setting: Setting) -> list[Drawing]:
@@ -99,7 +131,8 @@ def curves(setting: Setting) -> list[Drawing]:
             for measure in measures:
                 if any(cell.measured(measure) for cell in cells):
                     name = file_name(setting.name, measure, "over", argument)
-                    made.append(figures.curves(name, setting.title, cells, argument, measure))
+                    words = in_words(measure, flat(setting.declared))
+                    made.append(figures.curves(name, setting.title, cells, argument, measure, words))
     return made
 
 
@@ -107,10 +140,9 @@ def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
     """Tables by the name of their files."""
     if not setting.is_matrix:
         return measures_tables(setting)
-    made = {
-        f"{setting.name}-times": times_table(setting),
-        f"{setting.name}-recommended": recommendations_table(setting),
-    }
+    made = {f"{setting.name}-times": times_table(setting)}
+    if setting.is_time:
+        made[f"{setting.name}-recommended"] = recommendations_table(setting)
     for loss in values(setting.cells, "loss"):
         if changes := changes_table(setting, loss, baseline):
             made[file_name(setting.name, "compared", loss)] = changes
@@ -118,61 +150,63 @@ def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
 
 
 def times_table(setting: Setting) -> Table:
-    """Transfer times: a row per VPN, PEP position and transport, a column per loss."""
+    """The measure: a row per VPN, PEP position and transport, a column per loss."""
+    measure = setting.plot.measure
     losses, transports = values(setting.cells, "loss"), values(setting.cells, "cc")
     rows = [
-        [vpn, pep, cc, *(shown(find(setting.cells, vpn=vpn, pep=pep, cc=cc, loss=loss), MEASURE) for loss in losses)]
+        [vpn, pep, cc, *(shown(find(setting.cells, vpn=vpn, pep=pep, cc=cc, loss=loss), measure) for loss in losses)]
         for vpn, pep in configurations(setting.cells)
         for cc in transports
     ]
     header = ["vpn", "pep", "cc", *(f"loss {loss} %" for loss in losses)]
-    return Table(f"{setting.title}: transfer time (s)", header, rows, note(setting.cells), 3)
+    return Table(f"{setting.title}: {setting.words}", header, rows, note(setting.cells), 3)
 
 
 def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> Table | None:
-    """Time more (+) or less (−) than the baseline with the same transport; None where nothing can be compared."""
+    """How much more (+) or less (−) than the baseline with the same transport; None where nothing can be compared."""
     cells = [cell for cell in setting.cells if cell.values["loss"] == loss]
     transports = values(cells, "cc")
-    if not any(against(cell, cells, baseline) for cell in cells):
+    measure = setting.plot.measure
+    if not any(against(cell, cells, baseline, measure) for cell in cells):
         return None
     rows = []
     for vpn, pep in configurations(cells):
         if not baseline.items() <= {"vpn": vpn, "pep": pep}.items():
             chosen = [find(cells, vpn=vpn, pep=pep, cc=cc) for cc in transports]
-            changes = [change(against(cell, cells, baseline), cell) if cell else "–" for cell in chosen]
+            changes = [change(against(cell, cells, baseline, measure), cell) if cell else "–" for cell in chosen]
             rows.append([vpn, pep, *changes])
-    title = f"{setting.title}, {said('loss', loss)}: transfer time against {name_of_baseline(baseline)}"
+    title = f"{setting.title}, {said('loss', loss)}: {without_unit(setting.words)} against {name_of_baseline(baseline)}"
     return Table(title, ["vpn", "pep", *transports], rows, "median of paired changes [95 % bootstrap interval]", 2)
 
 
 def measures_tables(setting: Setting) -> dict[str, Table]:
-    """Everything that was measured: a row per cell, a column per measure; a table for those of the whole, one for each flow's,
-    none wider than a page."""
+    """Everything that was measured: a row per cell, a column per measure; a table for those of the whole, one for each suffix
+    (flow, direction) with several, none wider than a page."""
     swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or ["scenario"]
     records = [run.record for cell in setting.cells for run in cell.runs if run.record]
-    groups: dict[str, list[str]] = {}
-    for name in dict.fromkeys(name for one in records for name, value in one.measures.items() if value is not None):
-        groups.setdefault(flow_of(name), []).append(name)
+    measured = dict.fromkeys(name for one in records for name, value in one.measures.items() if value is not None)
+    declared = flat(setting.declared)
+    of_suffix = Counter(measure_of(name, declared)[0] for name in measured)
+    groups: dict[str, dict[str, str]] = {}
+    for name in measured:
+        suffix, measure = measure_of(name, declared)
+        alone = of_suffix[suffix] == 1
+        groups.setdefault("" if alone else suffix, {})[name] = in_words(name, declared) if alone else measure.words
     made = {}
-    for flow, measures in groups.items():
-        title = f"{setting.title}: measures" + (f" of {flow.replace('_', ' ')}" if flow else "")
+    for suffix, words in groups.items():
+        measures = list(words)
+        title = f"{setting.title}: measures" + (f", {suffix.replace('_', ' ')}" if suffix else "")
         for first in range(0, len(measures), MEASURES_A_TABLE):
             names = measures[first : first + MEASURES_A_TABLE]
-            header = [*swept, *(name.removeprefix(f"{flow}_") for name in names)]
+            header = [*swept, *(words[name] for name in names)]
             rows = [
                 [*(cell.values.get(name, "") for name in swept), *(shown(cell, name) for name in names)]
                 for cell in setting.cells
             ]
             part = str(first // MEASURES_A_TABLE + 1) if first else ""
-            file = file_name(*filter(None, (setting.name, "measures", flow, part)))
+            file = file_name(*filter(None, (setting.name, "measures", suffix, part)))
             made[file] = Table(title, header, rows, note(setting.cells), len(swept))
     return made
-
-
-def flow_of(measure: str) -> str:
-    """`flow_1` of `flow_1_bytes`; "" of a measure of the whole."""
-    found = re.match(r"flow_\d+(?=_)", measure)
-    return found[0] if found else ""
 
 
 def parts(verdict: Verdict) -> list[tuple[Part, list[Comparison]]]:
@@ -182,7 +216,7 @@ def parts(verdict: Verdict) -> list[tuple[Part, list[Comparison]]]:
 
 
 def name_of_baseline(baseline: Mapping[str, str]) -> str:
-    return ", ".join(said(name, value) for name, value in baseline.items())
+    return ", ".join(said(name, value) for name, value in baseline.items()) or "none: nothing is compared"
 
 
 def shown(cell: Cell | None, measure: str) -> str:
@@ -229,7 +263,8 @@ VERDICTS_NOTE = (
 
 def part_sentence(part: Part, comparisons: Sequence[Comparison]) -> str:
     """What a part of a claim asks and what was found, from least to most; the comparison farthest off is named."""
-    what = "the ratio" if part.is_ratio else f"the difference in {part.measure}" if part.against else part.measure
+    measure = from_name(part.measure).title
+    what = "the ratio" if part.is_ratio else f"the difference in {measure}" if part.against else measure
     asked = f"{part.says}: {what} has to be {part.bounds}."
     known = [(one.found.median, number) for number, one in enumerate(comparisons) if one.found]
     if not known:
@@ -250,7 +285,8 @@ def recommendations_table(setting: Setting) -> Table:
     rows = []
     for loss in values(setting.cells, "loss"):
         for cc in values(setting.cells, "cc"):
-            chosen = recommend([one for one in setting.cells if (one.values["loss"], one.values["cc"]) == (loss, cc)])
+            cells = [one for one in setting.cells if (one.values["loss"], one.values["cc"]) == (loss, cc)]
+            chosen = recommend(cells, setting.plot.measure)
             if chosen is None:
                 rows.append([loss, cc, f"none: a VPN and {MIN_SEEDS} seeds without failure are needed", "–", "–", "–"])
             else:
@@ -258,6 +294,9 @@ def recommendations_table(setting: Setting) -> Table:
                 rows.append([loss, cc, best, time, change(chosen.against, None), _positions(chosen.as_good)])
     header = ["loss (%)", "transport", "VPN and PEP", "time (s)", "against no VPN, no PEP", "as good"]
     as_good = f"as good: its interval does not exclude that it takes at most {AS_GOOD - 1:.0%} longer"
+    as_good += (
+        f"; of those that take at most {EQUAL - 1:.0%} longer than the shortest, one without a PEP is recommended"
+    )
     title = f"{setting.title}: recommended VPN and PEP position"
     return Table(title, header, rows, f"{note(setting.cells)}; {as_good}", len(header))
 
@@ -274,18 +313,13 @@ def best_transports(campaigns: Campaigns) -> list[Markdown]:
     """A sentence for each orbit and loss: the best of all transports."""
     sentences: list[Markdown] = []
     for setting in settings(campaigns):
-        if not setting.is_matrix:
+        if not (setting.is_matrix and setting.is_time):
             continue
         for loss in values(setting.cells, "loss"):
-            best = [
-                (chosen.found.median, number, chosen)
-                for number, cc in enumerate(values(setting.cells, "cc"))
-                if (chosen := recommend([c for c in setting.cells if (c.values["loss"], c.values["cc"]) == (loss, cc)]))
-            ]
-            if best:
-                _, _, chosen = min(best)
+            if chosen := recommend([one for one in setting.cells if one.values["loss"] == loss], setting.plot.measure):
                 where = plain(f"{setting.title}, {said('loss', loss)}")
-                what = plain(f"{name_of(chosen.best, ('vpn', 'pep', 'cc'))}, {figure(chosen.found)} s.")
+                best, unit = name_of(chosen.best, ("vpn", "pep", "cc")), setting.measure.unit
+                what = plain(f"{best}, {without_unit(setting.words)} {figure(chosen.found)} {unit}.")
                 sentences.append(Markdown(f"**{where}**: {what}"))
     return sentences
 
@@ -293,9 +327,11 @@ def best_transports(campaigns: Campaigns) -> list[Markdown]:
 def failures(campaigns: Campaigns) -> list[Markdown]:
     """Every cell with runs that failed or are missing, with the first failure's words."""
     told: list[Markdown] = []
+    arguments = {name for cell in campaigns.cells for name in cell.values}
+    told_apart = {name for name in arguments if name == "scenario" or len(campaigns.distinct(name)) > 1}
     for cell in campaigns.cells:
         if not cell.whole:
-            names = [name for name in cell.values if name == "scenario" or len(campaigns.distinct(name)) > 1]
+            names = [name for name in cell.values if name in told_apart]
             count = f"{len(cell.failed)} failed, {cell.not_run} not run, of {len(cell.runs)}"
             first = f": {cell.failed[0].status}, {(cell.failed[0].error or '-').splitlines()[0]}" if cell.failed else ""
             told.append(plain(f"{name_of(cell, names)}: {count}{first}"))
@@ -316,25 +352,26 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     records = campaigns.records
     names = list(dict.fromkeys(name for record in records for name in record.identity))
     rows = [[name, ", ".join(dict.fromkeys(record.identity.get(name, "–") for record in records))] for name in names]
-    known = [f"{name} {' and '.join(found)}" for name in packages if (found := _versions(campaigns, name))]
+    there = dict.fromkeys(
+        one for several in {id(one.packages): one.packages for one in records}.values() for one in several
+    )
+    known = [f"{name} {' and '.join(found)}" for name in packages if (found := _versions(there, name))]
     rows.append(["packages", ", ".join(known)])
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
     return Table("What the figures depend on", ["", "version"], rows, "every package is in each run's record.json", 2)
 
 
-def _versions(campaigns: Campaigns, name: str) -> list[str]:
-    found = (one.split("_")[1] for record in campaigns.records for one in record.packages if one.split("_")[0] == name)
-    return list(dict.fromkeys(found))
+def _versions(packages: Iterable[str], name: str) -> list[str]:
+    return list(dict.fromkeys(one.split("_")[1] for one in packages if one.split("_")[0] == name))
 
 
-def named_packages(repository: Path) -> list[str]:
-    """The Debian packages that the guest and the VPNs ask for by name."""
-    asking = [
-        repository / "src/openbach_run/guest/packages.json",
-        *sorted((repository / "vpn-configs").glob("*/vpn.json")),
-    ]
-    return sorted({name for file in asking for name in json.loads(file.read_text()).get("packages", [])})
+def named_packages(additions: Additions) -> list[str]:
+    """The Debian packages that the guest, VPNs and jobs ask for by name."""
+    own = json.loads((REPOSITORY / "src/openbach_run/guest/packages.json").read_text())["packages"]
+    folders = [folder for kind in DESCRIBED for folder in additions.all(kind).values()]
+    folders += [folder / "files" for folder in additions.all("jobs").values()]
+    return sorted({*own, *chain.from_iterable(map(packages_of, folders))})
 
 
 def page_of(docs: Path, name: str) -> Markdown:

@@ -12,17 +12,18 @@ import matplotlib
 import numpy
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
-from openbach_run.report.cells import Cell, file_name, is_number, partner, said
+from openbach_run.openbach.measures import Declared, Measure, over_time
+from openbach_run.report.cells import Cell, Partners, file_name, is_number, said
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.results.record import statistics
 
-MEASURE = "transfer_time_s"
+TRANSFER_TIME = "transfer_time_s"
 WIDE = 3
 """An axis of ratios that reaches over more than this factor is logarithmic."""
 
@@ -66,31 +67,40 @@ def configuration(vpn: str, pep: str) -> str:
     return ", ".join(said(name, value) for name, value in (("vpn", vpn), ("pep", pep)) if value)
 
 
+def without_unit(words: str) -> str:
+    """`transfer time` of `transfer time (s)`."""
+    return words.partition(" (")[0]
+
+
 def least_times_s(cells: Sequence[Cell]) -> list[float]:
     """Of the sizes that the cells transfer."""
     return sorted({time_s for cell in cells if (time_s := cell.least_transfer_time_s)})
 
 
-def heat_map(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
-    """Median transfer times: a row per VPN and PEP position, a column per loss and transport (the report's Figure 2)."""
+def heat_map(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
+    """Medians of a measure, called `words`: a row per VPN and PEP position, a column per loss and transport (the report's
+    Figure 2)."""
     rows, losses, transports = configurations(cells), values(cells, "loss"), values(cells, "cc")
     columns = [(loss, cc) for loss in losses for cc in transports]
-    times = numpy.full((len(rows), len(columns)), numpy.nan)
-    words = {}
+    medians = numpy.full((len(rows), len(columns)), numpy.nan)
+    texts = {}
     for (y, (vpn, pep)), (x, (loss, cc)) in itertools.product(enumerate(rows), enumerate(columns)):
         if cell := find(cells, vpn=vpn, pep=pep, loss=loss, cc=cc):
-            found = cell.estimate(MEASURE)
-            times[y, x] = found.median if found else numpy.nan
-            words[y, x] = _word(cell, found)
+            found = cell.estimate(measure)
+            medians[y, x] = found.median if found else numpy.nan
+            texts[y, x] = _word(cell, found)
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 1.3 + 0.24 * len(rows)))
         axes = figure.subplots()
-        scale = LogNorm(numpy.nanmin(times), max(numpy.nanmax(times), numpy.nanmin(times) * 1.01))
-        image = axes.imshow(times, aspect="auto", cmap="YlOrRd", norm=scale)
-        bar = figure.colorbar(image, label="transfer time (s)", pad=0.01)
-        _plain_log(bar.ax.yaxis)
-        for (y, x), word in words.items():
-            colour = "white" if scale(times[y, x]) > 0.6 else "black"
+        least, most = numpy.nanmin(medians), numpy.nanmax(medians)
+        logarithmic = least > 0
+        scale = LogNorm(least, max(most, least * 1.01)) if logarithmic else Normalize(least, most)
+        image = axes.imshow(medians, aspect="auto", cmap="YlOrRd", norm=scale)
+        bar = figure.colorbar(image, label=words, pad=0.01)
+        if logarithmic:
+            _plain_log(bar.ax.yaxis)
+        for (y, x), word in texts.items():
+            colour = "white" if scale(medians[y, x]) > 0.6 else "black"
             axes.text(x, y, word, ha="center", va="center", fontsize=6.5, color=colour)
         axes.set_yticks(range(len(rows)), [configuration(*pair) for pair in rows])
         axes.set_xticks(range(len(columns)), [cc for _, cc in columns], rotation=40, ha="right", rotation_mode="anchor")
@@ -101,10 +111,8 @@ def heat_map(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
             if number:
                 axes.axvline(number * len(transports) - 0.5, color="white", linewidth=3)
         axes.spines[:].set_visible(False)
-    starred = " (* some runs failed or are missing)" if any("*" in word for word in words.values()) else ""
-    return Drawing(
-        name, f"{title}: median transfer time in s, by VPN, PEP position, loss and transport{starred}", figure
-    )
+    starred = " (* some runs failed or are missing)" if any("*" in word for word in texts.values()) else ""
+    return Drawing(name, f"{title}: median {words}, by VPN, PEP position, loss and transport{starred}", figure)
 
 
 def _word(cell: Cell, found: Estimate | None) -> str:
@@ -114,8 +122,10 @@ def _word(cell: Cell, found: Estimate | None) -> str:
     return f"{found.median:.{digits}f}" + ("" if cell.whole else "*")
 
 
-def compared(name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str, str]) -> Drawing:
-    """Ratio of each configuration's time to the baseline's with its interval, per transport (the report's Figures 3 to 6)."""
+def compared(
+    name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str, str], measure: str, words: str
+) -> Drawing:
+    """Ratio of each configuration's value to the baseline's with its interval, per transport (the report's Figures 3 to 6)."""
     transports = values(cells, "cc")
     rows = [
         (vpn, pep) for vpn, pep in configurations(cells) if not baseline.items() <= {"vpn": vpn, "pep": pep}.items()
@@ -127,7 +137,7 @@ def compared(name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str
         for number, cc in enumerate(transports):
             for y, (vpn, pep) in enumerate(rows):
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc)
-                found = against(cell, cells, baseline) if cell else None
+                found = against(cell, cells, baseline, measure) if cell else None
                 if found:
                     at = y + (number - (len(transports) - 1) / 2) * 0.22
                     _with_interval(
@@ -141,7 +151,7 @@ def compared(name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str
         axes.invert_yaxis()
         axes.grid(axis="y", color="#eeeeee")
         shown = configuration(baseline.get("vpn", ""), baseline.get("pep", ""))
-        axes.set_xlabel(f"transfer time over that of {shown} with the same transport")
+        axes.set_xlabel(f"{without_unit(words)} over that of {shown} with the same transport")
         handles = [
             Line2D(
                 [], [], color=COLOURS[(n + 1) % len(COLOURS)], marker=MARKERS[n % len(MARKERS)], markersize=4, label=cc
@@ -150,16 +160,16 @@ def compared(name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return Drawing(
-        name, f"{title}: transfer time compared with {shown}, median of paired ratios and 95 % interval", figure
+        name, f"{title}: {without_unit(words)} compared with {shown}, median of paired ratios and 95 % interval", figure
     )
 
 
-def against(cell: Cell, cells: Sequence[Cell], baseline: Mapping[str, str]) -> Estimate | None:
+def against(cell: Cell, cells: Sequence[Cell], baseline: Mapping[str, str], measure: str) -> Estimate | None:
     """Ratio to the cell that has the baseline's values and otherwise the same; None for that cell itself."""
     partners = [
-        one for one in partner(cell, cells, baseline) if all(one.values.get(k) == v for k, v in baseline.items())
+        one for one in Partners(cells, baseline).of(cell) if all(one.values.get(k) == v for k, v in baseline.items())
     ]
-    return ratio(cell.measured(MEASURE), partners[0].measured(MEASURE)) if partners else None
+    return ratio(cell.measured(measure), partners[0].measured(measure)) if partners else None
 
 
 def _with_interval(axes: Axes, found: Estimate, y: float, colour: str, marker: str) -> None:
@@ -168,41 +178,42 @@ def _with_interval(axes: Axes, found: Estimate, y: float, colour: str, marker: s
     axes.plot(found.median, y, marker, color=colour, markersize=4)
 
 
-def loss_curves(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
-    """Transfer time over loss: a panel per transport, a colour per VPN, a style per PEP position."""
+def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
+    """A measure over loss: a panel per transport, a colour per VPN, a style per PEP position."""
     losses, vpns, peps = values(cells, "loss"), values(cells, "vpn"), values(cells, "pep")
     with matplotlib.rc_context(SETTINGS):
-        figure, panels = _panels(values(cells, "cc"), "loss on the satellite link (%)", "transfer time (s)")
+        figure, panels = _panels(values(cells, "cc"), "loss on the satellite link (%)", words)
         for cc, axes in panels.items():
             for vpn, pep in configurations(cells):
                 found = [
                     (x, estimated)
                     for x, loss in enumerate(losses)
                     if (cell := find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss))
-                    and (estimated := cell.estimate(MEASURE))
+                    and (estimated := cell.estimate(measure))
                 ]
                 colour, style = COLOURS[vpns.index(vpn) % len(COLOURS)], STYLES[peps.index(pep) % len(STYLES)]
                 axes.plot([x for x, _ in found], [one.median for _, one in found], style, color=colour, linewidth=1.1)
                 for x, one in found:
                     if one.low is not None and one.high is not None:
                         axes.plot([x, x], [one.low, one.high], color=colour, linewidth=0.8, alpha=0.6)
-            _least(axes, cells)
-            axes.set_yscale("log")
-            _plain_log(axes.yaxis)
+            if measure == TRANSFER_TIME:
+                _least(axes, cells)
+            if all(value > 0 for cell in cells for value in cell.measured(measure).values()):
+                axes.set_yscale("log")
+                _plain_log(axes.yaxis)
             axes.set_xticks(range(len(losses)), losses)
         _legend(figure, vpns, peps)
-    return Drawing(
-        name, f"{title}: transfer time over loss, median and 95 % interval; grey: the least possible time", figure
-    )
+    least = "; grey: the least possible time" if measure == TRANSFER_TIME else ""
+    return Drawing(name, f"{title}: {without_unit(words)} over loss, median and 95 % interval{least}", figure)
 
 
-def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure: str) -> Drawing:
-    """A measure over a number that was swept: a line for each combination of the other values that were."""
+def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure: str, words: str) -> Drawing:
+    """A measure, called `words`, over a number that was swept: a line for each combination of the other values that were."""
     numbers = values(cells, argument)
     swept = [one for one in cells[0].values if one != argument and len(values(cells, one)) > 1]
     lines: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        label = ", ".join(said(one, cell.values[one]) for one in swept) or measure
+        label = ", ".join(said(one, cell.values[one]) for one in swept) or words
         lines.setdefault(label, {})[cell.values[argument]] = cell
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 3.1))
@@ -223,14 +234,14 @@ def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure:
         axes.set_xticks(range(len(numbers)), numbers)
         axes.set_ylim(bottom=0)
         axes.set_xlabel(argument)
-        axes.set_ylabel(measure)
+        axes.set_ylabel(words)
         figure.legend(loc="outside upper left", ncols=min(len(lines), 4), frameon=False)
-    return Drawing(name, f"{title}: {measure} over {argument}, median and 95 % interval", figure)
+    return Drawing(name, f"{title}: {words} over {argument}, median and 95 % interval", figure)
 
 
-def distributions(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
-    """Empirical distribution of the transfer times over the seeds: a panel per transport and loss rate above 0 (without
-    loss all seeds take the same time; a campaign of that alone is drawn all the same)."""
+def distributions(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
+    """Empirical distribution of a measure over the seeds: a panel per transport and loss rate above 0 (without
+    loss all seeds give the same; a campaign of that alone is drawn all the same)."""
     vpns, peps, transports = values(cells, "vpn"), values(cells, "pep"), values(cells, "cc")
     losses = [loss for loss in values(cells, "loss") if loss != "0"] or values(cells, "loss")
     with matplotlib.rc_context(SETTINGS):
@@ -242,13 +253,13 @@ def distributions(name: str, title: str, cells: Sequence[Cell]) -> Drawing:
             axes.grid(color="#eeeeee")
             for vpn, pep in configurations(cells):
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
-                if cell and (times := sorted(cell.measured(MEASURE).values())):
+                if cell and (found := sorted(cell.measured(measure).values())):
                     colour, style = COLOURS[vpns.index(vpn) % len(COLOURS)], STYLES[peps.index(pep) % len(STYLES)]
-                    axes.ecdf(times, color=colour, linestyle=style, linewidth=1.1)
-        figure.supxlabel("transfer time (s)", fontsize=8)
+                    axes.ecdf(found, color=colour, linestyle=style, linewidth=1.1)
+        figure.supxlabel(words, fontsize=8)
         figure.supylabel("share of the seeds", fontsize=8)
         _legend(figure, vpns, peps)
-    return Drawing(name, f"{title}: distribution (ECDF) of the transfer times over the seeds", figure)
+    return Drawing(name, f"{title}: distribution (ECDF) of the {without_unit(words)} over the seeds", figure)
 
 
 def _plain_log(axis: Axis) -> None:
@@ -286,7 +297,7 @@ def _legend(figure: Figure, vpns: Sequence[str], peps: Sequence[str]) -> None:
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
 
 
-def time_series(name: str, title: str, cells: Sequence[Cell]) -> list[Drawing]:
+def time_series(name: str, title: str, cells: Sequence[Cell], declared: Declared) -> list[Drawing]:
     """For each statistic that jobs sent again and again: one figure, a panel per configuration, a line per job instance and
     suffix, of the first seed of the first cell of each configuration."""
     chosen = {pair: cell for pair in configurations(cells) if (cell := find(cells, vpn=pair[0], pep=pair[1]))}
@@ -294,12 +305,12 @@ def time_series(name: str, title: str, cells: Sequence[Cell]) -> list[Drawing]:
     for pair, cell in chosen.items():
         for statistic, lines in _series(cell).items():
             series.setdefault(statistic, {})[pair] = lines
-    return [
-        _drawn_over_time(
-            file_name(name, job, statistic), f"{title}: {statistic} of {job} over virtual time", statistic, panels
-        )
-        for (job, statistic), panels in sorted(series.items())
-    ]
+    made = []
+    for (job, sent), drawn in sorted(series.items()):
+        measure = over_time(sent, declared.get(job, ()))
+        caption = f"{title}: {measure.title} over virtual time (job {job})"
+        made.append(_drawn_over_time(file_name(name, job, sent), caption, measure, drawn))
+    return made
 
 
 def _series(cell: Cell) -> dict[tuple[str, str], dict[str, list[tuple[float, float]]]]:
@@ -324,7 +335,7 @@ def _series(cell: Cell) -> dict[tuple[str, str], dict[str, list[tuple[float, flo
 def _drawn_over_time(
     name: str,
     caption: str,
-    statistic: str,
+    measure: Measure,
     panels: Mapping[tuple[str, str], Mapping[str, Sequence[tuple[float, float]]]],
 ) -> Drawing:
     across = min(3, len(panels))
@@ -338,11 +349,13 @@ def _drawn_over_time(
             axes.grid(color="#eeeeee")
             for line, points in drawn.items():
                 colour = COLOURS[(lines.index(line) + 1) % len(COLOURS)]
-                axes.plot([t for t, _ in points], [value for _, value in points], color=colour, linewidth=0.8)
+                axes.plot(
+                    [t for t, _ in points], [value * measure.factor for _, value in points], color=colour, linewidth=0.8
+                )
         for axes in grid[len(panels) :]:
             axes.remove()
         figure.supxlabel("virtual time (s)", fontsize=8)
-        figure.supylabel(statistic, fontsize=8)
+        figure.supylabel(measure.words, fontsize=8)
         handles = [Line2D([], [], color=COLOURS[(n + 1) % len(COLOURS)], label=line) for n, line in enumerate(lines)]
         figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6), frameon=False)
     return Drawing(name, f"{caption}, first seed", figure)

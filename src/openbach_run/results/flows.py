@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several transfers at the same time: how much they carry together, and how they share the link."""
+"""Several flows at the same time, each with the rates at which it went: how much they transfer together, and how they share
+the link."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-MEASURES = ("total_goodput_mbps", "share_pct", "fairness_index")
+Rates = Sequence[tuple[float, float]]
+"""Of a flow: the end of each interval in s, and the rate in it in bit/s."""
 
 
 class Interval(NamedTuple):
@@ -15,38 +17,45 @@ class Interval(NamedTuple):
     bytes: float
 
 
-def flow_measures(sent: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """From the statistics of file_transfer, by column of results.csv; nothing unless there are several flows with series.
+def total_rate_bps(flows: Mapping[str, Rates]) -> float | None:
+    """Bytes of all flows times 8 over the time from the first one's start to the last one's end. As with the others, None
+    unless there are several flows with several intervals."""
+    if not (found := _several(flows)):
+        return None
+    starts_s = [interval.start_s for flow in found.values() for interval in flow]
+    ends_s = [interval.end_s for flow in found.values() for interval in flow]
+    return sum(interval.bytes for flow in found.values() for interval in flow) * 8 / (max(ends_s) - min(starts_s))
 
-    total_goodput_mbps   bytes of all flows over the time from the first one's start to the last one's end
-    share_pct            the first flow's part of the bytes that arrived while all flows went on
-    fairness_index       of the bytes that arrived then (Jain, Chiu and Hawe, 1984): 1 is fair, 1/flows is one flow only
-    """
-    rates: dict[str, list[tuple[float, float]]] = {}
-    for one in sent:
-        if "interval_goodput_bps" in one:
-            end_s, flow = one["_metadata"]["time"] / 1000, one["_metadata"].get("suffix") or ""
-            rates.setdefault(flow, []).append((end_s, one["interval_goodput_bps"]))
-    flows = {name: _intervals(ends) for name, ends in rates.items() if len(ends) > 1}
-    if len(flows) < 2:
-        return {}
-    starts_s = [min(interval.start_s for interval in flow) for flow in flows.values()]
-    ends_s = [max(interval.end_s for interval in flow) for flow in flows.values()]
-    whole_s = max(ends_s) - min(starts_s)
-    total = sum(interval.bytes for flow in flows.values() for interval in flow)
-    common = {name: _bytes(flow, max(starts_s), min(ends_s)) for name, flow in flows.items()}
-    together = sum(common.values())
-    if not together:
-        return {"total_goodput_mbps": round(total * 8e-6 / whole_s, 6)}
+
+def first_share_pct(flows: Mapping[str, Rates]) -> float | None:
+    """The first flow's part of the bytes that arrived while all flows went on."""
+    common = _while_all_went_on(flows)
+    return 100 * common[min(common)] / sum(common.values()) if common else None
+
+
+def fairness(flows: Mapping[str, Rates]) -> float | None:
+    """Of the bytes that arrived then (Jain, Chiu and Hawe, 1984): 1 is fair, 1/flows is one flow only."""
+    common = _while_all_went_on(flows)
     squares = sum(value**2 for value in common.values())
-    return {
-        "total_goodput_mbps": round(total * 8e-6 / whole_s, 6),
-        "share_pct": round(100 * common[min(common)] / together, 6),
-        "fairness_index": round(together**2 / (len(common) * squares), 6),
-    }
+    return sum(common.values()) ** 2 / (len(common) * squares) if common else None
 
 
-def _intervals(rates_bps: Sequence[tuple[float, float]]) -> list[Interval]:
+def _while_all_went_on(flows: Mapping[str, Rates]) -> dict[str, float]:
+    """Bytes by flow; nothing if there was no such time, or nothing arrived in it."""
+    if not (found := _several(flows)):
+        return {}
+    from_s = max(min(interval.start_s for interval in flow) for flow in found.values())
+    to_s = min(max(interval.end_s for interval in flow) for flow in found.values())
+    common = {name: _bytes(flow, from_s, to_s) for name, flow in found.items()}
+    return common if any(common.values()) else {}
+
+
+def _several(flows: Mapping[str, Rates]) -> dict[str, list[Interval]]:
+    found = {name: _intervals(rates) for name, rates in flows.items() if len(rates) > 1}
+    return found if len(found) > 1 else {}
+
+
+def _intervals(rates_bps: Rates) -> list[Interval]:
     """From the ends of intervals without gaps and their rates; the first is as long as the second."""
     ends_s = [end_s for end_s, _ in rates_bps]
     starts_s = [2 * ends_s[0] - ends_s[1], *ends_s]

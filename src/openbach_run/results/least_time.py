@@ -5,20 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from openbach_run.units import number
+
 FRAME_BYTES, SEGMENT_BYTES = 1514, 1448
-MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
 def least_transfer_time_s(arguments: Mapping[str, str]) -> float | None:
-    """Time in s that the size of a scenario's arguments takes at their rate: full TCP segments, 1448 bytes of data in a
-    frame of 1514. None for what has no size, or no rate of its own (a link file)."""
+    """Time in s that the size of a scenario's arguments takes at the rate of its direction: full TCP segments, 1448 bytes of
+    data in a frame of 1514. Delays are left out: where they count depends on whose clock measures (the receiver of a download
+    starts it when the sender's first packet is on its way). None for what has no size, or no rate of its own (a link file)."""
+    size, rate_bps = number(arguments.get("size", "")), number(rate_of(arguments))
+    return size * 8 / rate_bps * FRAME_BYTES / SEGMENT_BYTES if size and rate_bps else None
+
+
+def rate_of(arguments: Mapping[str, str]) -> str:
+    """The rate, as it was given, of the direction in which a transfer goes; "" if there is none."""
     if arguments.get("link_file", "none") != "none":
-        return None
-    try:
-        return _number(arguments["size"]) * 8 / _number(arguments["rate"]) * FRAME_BYTES / SEGMENT_BYTES
-    except (KeyError, ValueError):
-        return None
-
-
-def _number(text: str) -> float:
-    return float(text[:-1]) * MULTIPLIERS[text[-1]] if text[-1:] in MULTIPLIERS else float(text)
+        return ""
+    if arguments.get("direction") == "upload" and arguments.get("return_rate", "same") != "same":
+        return arguments["return_rate"]
+    return arguments.get("rate", "")

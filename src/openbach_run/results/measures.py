@@ -1,111 +1,119 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the jobs of a run measured, by column."""
+"""What the jobs of a run measured, by column of results.csv, as the jobs declare it (openbach/measures.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import median, median_low
-from typing import Any, NamedTuple
+from statistics import fmean, median, median_low
+from typing import Any
 
+from openbach_run.openbach.measures import OTHER_COLUMNS, TAKES_OF_ALL, Declared, Measure, from_records, to_records
 from openbach_run.results import flows
-from openbach_run.results.record import statistics
+from openbach_run.results.record import Record, statistics
 from openbach_run.results.run_files import DamagedRecord, is_number
 
+Points = list[tuple[float, float]]
+"""Time in s and value of a statistic, as often as it was sent."""
+Sent = dict[str, dict[str, Points]]
+"""By suffix and statistic, of a job."""
 
-class Measure(NamedTuple):
-    """A column of results.csv, from a statistic of a job; its type in results.parquet."""
-
-    column: str
-    type: str = "float64"
-    statistic: str = ""
-    """Where its name is not the column's."""
-    factor: float = 1.0
-
-
-MEASURES = {  # of the jobs that measure
-    "file_transfer": (
-        Measure("transfer_time_s"),
-        Measure("goodput_mbps", statistic="goodput_bps", factor=1e-6),
-        Measure("bytes", "int64"),
-        Measure("ttfb_s"),
-        Measure("retransmits", "int64"),
-    ),
-    "satcom_link": (Measure("queue_delay_ms"),),
-    "web_page": (
-        Measure("page_load_time_s"),
-        Measure("ttfb_s"),
-        Measure("connect_time_s"),
-        Measure("tls_time_s"),
-        Measure("connections", "int64"),
-    ),
-    "voip": (
-        Measure("mos"),
-        Measure("r_factor"),
-        Measure("loss_pct"),
-        Measure("late_pct"),
-        Measure("delay_ms"),
-        Measure("delay_p95_ms"),
-        Measure("jitter_ms"),
-        Measure("mouth_to_ear_ms"),
-    ),
-    "ping_series": (
-        Measure("ping_rtt_ms", statistic="rtt_ms"),
-        Measure("ping_lost_pct", statistic="lost_pct"),
-    ),
-}
-MEASURED = {
-    "interval_goodput_bps",
-    *(measure.statistic or measure.column for job in MEASURES.values() for measure in job),
-}
-"""Statistics that are numbers, or missing (null)."""
-FACTORS = ("vpn", "pep", "cc", "loss")
-NUMBERS = {
-    "seed": "int64", "virtual_s": "float64", "wall_s": "float64",
-    **{measure.column: measure.type for job in MEASURES.values() for measure in job},
-    **dict.fromkeys(flows.MEASURES, "float64"),
+OF_ONE: dict[str, Callable[[Sequence[float]], float]] = {
+    "median": median, "mean": fmean, "min": min, "max": max, "first": lambda values: values[0],
+    "last": lambda values: values[-1], "sum": sum, "count": len,
 }  # fmt: skip
-"""Types of columns in results.parquet; all others are text, the scenario's arguments as they were given."""
+OF_ALL: dict[str, Callable[[Mapping[str, Points]], float | None]] = {
+    "total_rate": flows.total_rate_bps, "first_share_pct": flows.first_share_pct, "fairness": flows.fairness,
+}  # fmt: skip
 
 
-def measures(run_dir: Path, scenario_instance_id: int | None = None) -> dict[str, Any]:
-    """What the jobs of MEASURES measured, by column; of a statistic that was sent several times (page loads) the median.
-    Statistics with a suffix have columns of their own, `suffix_column`. Nothing if several scenario instances measured
-    something, and none of them is asked for. Raises DamagedRecord."""
-    sent: dict[tuple[str, str], dict[str, list[Any]]] = {}
-    transfers: list[Mapping[str, Any]] = []
+def measures(
+    run_dir: Path, declared: Declared, taken: Collection[str] = (), scenario_instance_id: int | None = None
+) -> dict[str, Any]:
+    """What was measured, by column; None for what a job that measured something has not sent. Statistics with a suffix have
+    columns of their own, `suffix_column`. A column that two jobs have measured, or that is in `taken` (arguments), gets its
+    job's name in front. Nothing if several scenario instances measured something, and none of them is asked for. Raises
+    DamagedRecord."""
+    sent = _sent(run_dir, declared, scenario_instance_id)
+    found = [(job, name, value) for job, of_job in sent.items() for name, value in _of_job(declared[job], of_job)]
+    often = Counter([*(name for _, name, _ in found), *taken, *OTHER_COLUMNS])
+    return {name if often[name] == 1 else f"{job}_{name}": value for job, name, value in found}
+
+
+def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Record:
+    """The record with the measures as the jobs declare them now: taken anew from what was sent, if they have changed since.
+    Itself where what the run has left was damaged since."""
+    if not record.finished or record.declared == to_records(declared):
+        return record
+    try:
+        found = measures(run_dir, declared, record.arguments)
+    except DamagedRecord:
+        return record
+    return replace(record, measures=found, declared=to_records(declared))
+
+
+def measures_of(record: Record) -> dict[str, tuple[Measure, ...]]:
+    """By job, as they were declared when the record was made."""
+    return from_records(record.declared)
+
+
+def measures_of_all(records: Iterable[Record]) -> dict[str, tuple[Measure, ...]]:
+    """Of several records: by job, as the first one that has the job has them."""
+    kinds = {json.dumps(record.declared): record for record in records}
+    return {job: found for record in reversed(kinds.values()) for job, found in measures_of(record).items()}
+
+
+def _sent(run_dir: Path, declared: Declared, scenario_instance_id: int | None) -> dict[str, Sent]:
+    """What the jobs that declare measures have sent for them, by job in the order of `declared`."""
+    wanted = {job: {one.statistic for one in listed} for job, listed in declared.items()}
+    found: dict[str, Sent] = {job: {} for job in declared}
     instances = set()
     for line, statistic in enumerate(statistics(run_dir), 1):
         metadata = statistic["_metadata"]
         instance = metadata.get("scenario_instance_id")
-        if metadata["job_name"] in MEASURES and scenario_instance_id in (None, instance):
-            instances.add(instance)
-            series = sent.setdefault((metadata["job_name"], metadata.get("suffix") or ""), {})
-            for name, value in statistic.items():
-                if value is not None:
-                    series.setdefault(name, []).append(value)
-                if name in MEASURED and value is not None and not is_number(value):
-                    raise DamagedRecord(
-                        f"{run_dir / 'statistics.jsonl'}, line {line}: {name} is {value!r}, not a number"
-                    )
-            if metadata["job_name"] == "file_transfer":
-                transfers.append(statistic)
-    if len(instances) > 1:
-        return {}
-    return flows.flow_measures(transfers) | {
-        f"{suffix}_{measure.column}".removeprefix("_"): _median(
-            series.get(measure.statistic or measure.column), measure
-        )
-        for job in MEASURES
-        for (sender, suffix), series in sorted(sent.items(), key=lambda one: one[0])
-        if sender == job and any((measure.statistic or measure.column) in series for measure in MEASURES[job])
-        for measure in MEASURES[job]
-    }
+        job = metadata["job_name"]
+        if job not in wanted or scenario_instance_id not in (None, instance):
+            continue
+        instances.add(instance)
+        for name in wanted[job] & statistic.keys():
+            value = statistic[name]
+            if value is None:
+                continue
+            if not is_number(value):
+                raise DamagedRecord(f"{run_dir / 'statistics.jsonl'}, line {line}: {name} is {value!r}, not a number")
+            of_suffix = found[job].setdefault(metadata.get("suffix") or "", {})
+            of_suffix.setdefault(name, []).append((metadata.get("time", 0) / 1000, value))
+    return found if len(instances) <= 1 else {}
 
 
-def _median(values: Sequence[Any] | None, measure: Measure) -> float | int | None:
-    if not values:
+def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, float | int | None]]:
+    """Columns and values: those of all suffixes together first."""
+    for measure in declared:
+        if measure.take in TAKES_OF_ALL:
+            rates = {
+                suffix: of_suffix[measure.statistic]
+                for suffix, of_suffix in sent.items()
+                if measure.statistic in of_suffix
+            }
+            if (value := OF_ALL[measure.take](rates)) is not None:
+                yield measure.column, _scaled(value, measure)
+    single = [measure for measure in declared if measure.take in OF_ONE]
+    for suffix, of_suffix in sorted(sent.items()):
+        if any(measure.statistic in of_suffix for measure in single):
+            for measure in single:
+                yield f"{suffix}_{measure.column}".removeprefix("_"), _taken(of_suffix.get(measure.statistic), measure)
+
+
+def _taken(points: Points | None, measure: Measure) -> float | int | None:
+    if not points:
         return None
-    if measure.type == "int64":
-        return int(median_low(values))
-    return round(float(median(values)) * measure.factor, 6)
+    values = [value for _, value in points]
+    take = median_low if (measure.take, measure.type) == ("median", "int") else OF_ONE[measure.take]
+    return _scaled(take(values), measure)
+
+
+def _scaled(value: float, measure: Measure) -> float | int:
+    return round(value * measure.factor) if measure.type == "int" else round(float(value) * measure.factor, 6)

@@ -15,8 +15,6 @@ LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "–": "--", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$",
 })  # fmt: skip
-UNITS = {"s": "s", "ms": "ms", "pct": "%", "mbps": "Mbit/s"}
-"""As the last part of a column's name says it, and as it is written."""
 LATEX_LINE = 45
 """Letters in one line of a column."""
 
@@ -39,13 +37,6 @@ def figure(found: Estimate | None, digits: int = 2) -> str:
     if found.low is None or found.high is None:
         return f"{found.median:.{digits}f}"
     return f"{found.median:.{digits}f} [{found.low:.{digits}f}–{found.high:.{digits}f}]"
-
-
-def said(measure: str) -> str:
-    """`page load time (s)` for `page_load_time_s`."""
-    words = measure.split("_")
-    unit = UNITS.get(words[-1], "")
-    return " ".join(words[:-1]) + f" ({unit})" if unit else " ".join(words)
 
 
 def as_text(shown: Table) -> str:

@@ -22,8 +22,8 @@ from itertools import count
 from random import Random
 from statistics import NormalDist
 
+from constellation import parameter, refuse_out_of_range
 from link_file import Change, State
-from parameters import parameter, refuse_out_of_range
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from openbach_run.errors import InputError
 from openbach_run.topology.hosts import MAIN_TABLE, Host, Interface, Inventory, Network, Route, Rule
+from openbach_run.yaml_files import read_yaml
 
 INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -41,23 +40,14 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 def load_inventory(path: Path) -> Inventory:
     """Read and check an Ansible YAML inventory. Raises InputError: file, key, what would be right."""
-    return _Reader(path).inventory(_content(path))
+    return _Reader(path).inventory(read_yaml(path))
 
 
 def agent_addresses(path: Path) -> dict[str, str]:
     """Where Ansible, and so the controller, reaches each entity's agent (`ansible_host`). Nothing of it goes into a run."""
-    reader, content = _Reader(path), _content(path)
+    reader, content = _Reader(path), read_yaml(path)
     variables = {entity: values for entity, _, values in reader.hosts(content["all"], "all", {})}
     return {entity: str(values["ansible_host"]) for entity, values in variables.items() if "ansible_host" in values}
-
-
-def _content(path: Path) -> Any:
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}: an inventory is expected here") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid YAML: {error}") from error
 
 
 class _Reader:

@@ -217,8 +217,7 @@ def change_job_instances(body: Body, services: With) -> dict[str, Any]:
         case "start":
             raise Refusal(422, NO_SINGLE_JOB)
         case action:
-            text = f"POST data malformed: unknown action '{action}' for this route"
-            raise Refusal(400, text, msg=text)
+            raise _unknown(action)
 
 
 @router.post("/job_instance/{number:int}/", status_code=202)
@@ -232,8 +231,12 @@ def change_job_instance(number: int, body: Body, services: With) -> dict[str, An
         case "restart":
             raise Refusal(422, NO_SINGLE_JOB)
         case action:
-            text = f"POST data malformed: unknown action '{action}' for this route"
-            raise Refusal(400, text, msg=text)
+            raise _unknown(action)
+
+
+def _unknown(action: object) -> Refusal:
+    text = f"POST data malformed: unknown action '{action}' for this route"
+    return Refusal(400, text, msg=text)
 
 
 def _stop_job(services: Services, number: int) -> None:

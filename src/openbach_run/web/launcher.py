@@ -12,7 +12,6 @@ import json
 import logging
 import queue
 import re
-import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.additions import Additions, Uses, joined
-from openbach_run.campaign.execute import PlannedRun, execute_run
-from openbach_run.campaign.plan import NO_FILE, Campaign, check_cells, check_references
+from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
+from openbach_run.campaign.plan import NO_FILE, Campaign, check_cells, check_references, measures_of_jobs
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError, SetupError
@@ -205,15 +204,12 @@ class Launcher:
 
     def _record(self, order: Order, store: Store, engine: Engine, cpu: int) -> Record | None:
         """The run's record, an earlier one if it is finished; None when the run was stopped."""
-        known = store.load(order.spec.run_id)
-        if known is not None and known.finished:
+        spec = order.spec
+        measures = measures_of_jobs(spec.cell.origin.jobs, self._packages)
+        planned = PlannedRun(spec, engine, spec.scenario_name, measures)
+        if known := known_record(store, planned):
             return known
-        settings = [f"{name}={value}" for name, value in order.spec.values.items()]
-        command = shlex.join(
-            ["./openbach-run", order.spec.scenario["name"], *settings, "--seeds", f"{order.spec.seed},"]
-        )
         try:
-            planned = PlannedRun(order.spec, engine, command)
             place, record = execute_run(planned, store, cpu, lambda event: self._tell(order, event))
         except InterruptedError:  # stopped before its guest was there
             return None

@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.plan import Campaign, campaign_of
+from openbach_run.campaign.plan import Campaign, campaign_of, measures_of_jobs
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table
 from openbach_run.errors import InputError
+from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.measures import over_time
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record, Store, events
-from openbach_run.results.tables import said
 from openbach_run.web.answers import Services, is_number, not_found
 from openbach_run.web.instances import GUEST_START_MS, find_scenario, project_inventory, sent_statistics
 from openbach_run.web.replay import as_date
@@ -100,7 +102,9 @@ def campaign_of_launch(services: Services, row: Row, runs: Sequence[Row]) -> Cam
     parsed = {name: parse_scenario(one, services.platform.jobs) for name, one in sources.items()}
     scenario = parsed.pop(row["scenario"])
     values = {name: tuple(listed) for name, listed in json.loads(row["values"]).items()}
-    return Campaign(Path(scenario.name), scenario, parsed, values, tuple(json.loads(row["seeds"])))
+    campaign = Campaign(Path(scenario.name), scenario, parsed, values, tuple(json.loads(row["seeds"])))
+    known = [name for name in campaign.jobs() if name in services.platform.packages]
+    return replace(campaign, measures=measures_of_jobs(known, services.platform.packages))
 
 
 def state(services: Services, number: int) -> dict[str, Any]:
@@ -124,7 +128,7 @@ def state(services: Services, number: int) -> dict[str, Any]:
             "labels": shown.labels,
             "rows": shown.rows,
             "note": shown.note,
-            "measure": said(campaign.measure),
+            "measure": campaign.measure_in_words,
         },
         "runs": [
             {
@@ -148,23 +152,23 @@ def _virtual_s(services: Services, run: Row) -> float:
     return (datetime.fromisoformat(run["stop_date"]) - datetime.fromisoformat(run["start_date"])).total_seconds()
 
 
-def _measured(run: Row, records: Mapping[str, Record], measure: str) -> float | None:
+def _measured(run: Row, records: Mapping[str, Record], measure: str | None) -> float | None:
     record = records.get(Path(run["run_dir"]).name)
-    return record.measures.get(measure) if record else None
+    return record.measures.get(measure or "") if record else None
 
 
 # One run, while it runs and afterwards
 
 
-def live(run: Row) -> dict[str, Any]:
+def live(run: Row, packages: Mapping[str, Package]) -> dict[str, Any]:
     """Time series of a run's statistics, and when its jobs ran; times in virtual s since its beginning."""
     place = Path(run["run_dir"])
     if not run["run_dir"] or not place.is_dir():
         return {"series": [], "jobs": []}
-    return {"series": list(_series(place)), "jobs": _jobs(place)}
+    return {"series": list(_series(place, packages)), "jobs": _jobs(place)}
 
 
-def _series(run_dir: Path) -> Iterator[dict[str, Any]]:
+def _series(run_dir: Path, packages: Mapping[str, Package]) -> Iterator[dict[str, Any]]:
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for line in sent_statistics(run_dir):
         metadata = line["_metadata"]
@@ -177,7 +181,9 @@ def _series(run_dir: Path) -> Iterator[dict[str, Any]]:
         if len({time_s for time_s, _ in found}) > 2:
             step = -(-len(found) // POINTS_LIMIT)
             label = " ".join(filter(None, (job, "on", agent, suffix)))
-            yield {"name": name, "label": label, "points": found[::step]}
+            measure = over_time(name, packages[job].measures if job in packages else ())
+            points_shown = [(time_s, value * measure.factor) for time_s, value in found[::step]]
+            yield {"name": measure.words, "label": label, "points": points_shown}
 
 
 def _jobs(run_dir: Path) -> list[dict[str, Any]]:

@@ -237,7 +237,7 @@ def report(number: int, name: str, services: With) -> Response:
 
 @router.get("/page/run/{number:int}/live")
 def live(number: int, services: With) -> Response:
-    return Json(launches.live(find_instance(services, number)))
+    return Json(launches.live(find_instance(services, number), services.platform.packages))
 
 
 @router.get("/page/compare")

@@ -22,10 +22,9 @@ from openbach_run.engine.contract import Engine
 from openbach_run.engine.platform.rest import CONTROLLER_FILE, write_access
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
-from openbach_run.openbach.addresses import OURS
 from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.project import load_scenarios
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import INVENTORY, REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.app import make_app
@@ -97,7 +96,11 @@ def parser() -> argparse.ArgumentParser:
         help="more jobs: a folder of packages, or a JSON file of argument trees",
     )  # fmt: skip
     made.add_argument(
-        "--inventory", type=Path, default=OURS, metavar="FILE", help="the hosts and networks (default inventory.yml)"
+        "--inventory",
+        type=Path,
+        default=INVENTORY,
+        metavar="FILE",
+        help="the hosts and networks (default inventory.yml)",
     )
     return made
 

@@ -28,6 +28,7 @@ from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, code_identity, ensure_code, ensure_image
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel
+from openbach_run.engine.virtual.modules import ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import SetupError
@@ -83,8 +84,8 @@ class VirtualEngine:
         self._stopping = False
 
     def prepare(self, progress: Progress) -> None:
-        """Makes what is missing of the jail, the kernel, the guest tree, the jobs' programs and the snapshot of the code.
-        Raises SetupError."""
+        """Makes what is missing of the jail, the kernel, the guest tree, the programs of jobs and VPNs, the modules of
+        congestion controls and the snapshot of the code. Raises InputError, SetupError."""
         ensure_descriptors()
         guest = self._repository / "src/openbach_run/guest"
         try:
@@ -93,7 +94,8 @@ class VirtualEngine:
             self._image = ensure_image(self._cache, guest, self._packages(), progress)
             self._host_programs = host_programs(self._code_folders, self._image.root)
             programs = ensure_programs(self._cache, self._code_folders, progress)
-            code = {**self._code_folders, **self._host_programs, **programs}
+            modules = ensure_modules(self._cache, self._kernel, self._code_folders, progress)
+            code = {**self._code_folders, **self._host_programs, **programs, **modules}
             self._code = ensure_code(self._cache, self._image, code)
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
@@ -101,7 +103,8 @@ class VirtualEngine:
     def _packages(self) -> list[str]:
         """Of our own folders, so that one guest tree serves all that is run here, and of those that a user adds."""
         ours = Additions((self._repository,))
-        folders = [*self._code_folders.values(), *(folder for kind in DESCRIBED for folder in ours.all(kind).values())]
+        folders = [folder for kind in DESCRIBED for folder in ours.all(kind).values()]
+        folders += [*self._code_folders.values(), *(folder / "files" for folder in ours.all("jobs").values())]
         return sorted(set(chain(*map(packages_of, folders))))
 
     def identity_of(self, uses: Uses) -> dict[str, str]:

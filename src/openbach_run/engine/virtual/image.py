@@ -22,13 +22,12 @@ from openbach_run.progress import Progress
 from openbach_run.prose import FOR_PEOPLE, acting
 
 DIRECTORIES = (
-    *("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run", "usr/local/sbin"),
+    *("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run"),
     *("var/openbach_stats", "var/www"),
 )
 LINKS = {
     "opt/openbach/virtualenv/bin/python3": "/usr/bin/python3",
     "opt/openbach/vpn-configs": "/opt/openbach-run/vpn-configs",
-    "usr/local/sbin/satpep": "/opt/openbach-run/bin/satpep",
     "usr/bin/awk": "mawk",
     "var/run": "/run/host",
 }

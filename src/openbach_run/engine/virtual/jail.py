@@ -27,9 +27,10 @@ MODES = ("namespaces", "landlock")
 """The ways to hide the host's files, the better first."""
 NONE = "none"
 
+NO_NAMESPACES = "this host lets nobody make namespaces"
 PARTIAL = (
-    "this host lets nobody make namespaces: guests are kept from the host's files by Landlock alone. They read and change "
-    "none of them, but code that takes over a guest's kernel can find out whether a path exists, its size and its dates"
+    "guests are kept from the host's files by Landlock alone. They read and change none of them, but code that takes over a "
+    "guest's kernel can find out whether a path exists, its size and its dates"
 )
 UNJAILED = f"{VARIABLE}={NONE}: guests are not kept from this user's files; run nobody else's scenarios and jobs"
 HOW_TO_ALLOW = f"""\
@@ -65,9 +66,12 @@ def ensure_jail(cache: Path, kernel_dir: Path, progress: Progress) -> Jail:
         run(["gcc", *FLAGS, str(source), "-o", str(place / "jail")], "building the jail")
 
     launcher = made_once(cache / f"jail-{content_hash([source], kernel_dir, *FLAGS)}", make) / "jail"
-    mode = _mode(launcher, os.environ.get(VARIABLE) or "best")
-    if mode != MODES[0]:
-        _say_once({NONE: UNJAILED}.get(mode, PARTIAL))
+    asked = os.environ.get(VARIABLE) or "best"
+    mode = _mode(launcher, asked)
+    if mode == NONE:
+        _say_once(UNJAILED)
+    elif mode != MODES[0]:
+        _say_once(f"{f'{VARIABLE}={asked}' if mode == asked else NO_NAMESPACES}: {PARTIAL}")
     return Jail(launcher, mode)
 
 

@@ -23,8 +23,16 @@ SUITES = ("trixie-backports", "trixie", "sid")
 SOURCES = ("linux-source-7.2", "linux-source-7.3")
 """Source packages that our patches apply to, the preferred first."""
 
-SOURCES_OF_OURS = {"src": "arch/um/drivers", "bbr": "net/ipv4"}
-"""Folders of kernel/ with C files, and where in the kernel source they are built (kernel/patches have the Makefiles)."""
+DRIVERS = "arch/um/drivers"
+"""Where in the kernel source the C files of kernel/src are built (kernel/patches have the Makefile)."""
+HEADERS = (
+    *("Makefile", "scripts", "arch/um", "arch/x86/Makefile.um", "arch/x86/include", "arch/x86/um"),
+    *("include/asm-generic", "include/crypto", "include/linux", "include/net", "include/trace", "include/uapi"),
+    "include/vdso",
+)
+MADE_HEADERS = (".config", "Module.symvers", "scripts", "arch/um", "arch/x86", "include/config", "include/generated")
+"""What modules are built with, of the source and of what was made from it; 8 MB as an archive."""
+OBJECTS = shutil.ignore_patterns("*.o", "*.a", "*.so*", "*.cmd")
 
 BUILD_STEPS = 1480  # lines that make prints for one build; only the progress bar depends on it
 FIXED_BUILD = {
@@ -40,15 +48,17 @@ class Kernel:
     run's name."""
 
     executable: Path
+    headers: Path
+    """Archive of what modules are built with."""
     identity: str
 
 
 def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
     """The kernel for the content of `kernel_dir` (kernel/ of the repository), built into `cache` if it is not there."""
-    place = cache / f"kernel-{content_hash(_inputs(kernel_dir), kernel_dir, *SOURCES)}"
+    place = cache / f"kernel-{content_hash(_inputs(kernel_dir), kernel_dir, *SOURCES, *HEADERS, *MADE_HEADERS)}"
     made_once(place, lambda directory: _build(directory, cache, kernel_dir, progress))
     source = json.loads((place / "kernel.json").read_text())["identity"].rpartition(" ")[0]
-    return Kernel(place / "linux", f"{source} {_acting_hash(kernel_dir)}")
+    return Kernel(place / "linux", place / "headers.tar.xz", f"{source} {_acting_hash(kernel_dir)}")
 
 
 def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> None:
@@ -63,10 +73,11 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
     _patch(source, kernel_dir)
     out = work / "out"
     _configure(source, out, kernel_dir / "config")
-    for step in _make(source, out):
+    for step in _make(source, out, "linux"):
         progress(f"building the kernel ({name} {version})", 0.1 + 0.9 * min(step / BUILD_STEPS, 1))
     shutil.copy2(out / "linux", place / "linux")
     shutil.copy2(out / ".config", place / "config")
+    _keep_headers(source, out, work / "headers", place / "headers.tar.xz")
     shutil.rmtree(work)
     shutil.rmtree(apt.directory / "archives", ignore_errors=True)
     identity = f"{name} {version} {content_hash(_inputs(kernel_dir), kernel_dir)}"
@@ -74,8 +85,7 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
 
 
 def _inputs(kernel_dir: Path) -> list[Path]:
-    sources = [file for folder in SOURCES_OF_OURS for file in kernel_dir.glob(f"{folder}/*.[ch]")]
-    return [kernel_dir / "config", *kernel_dir.glob("patches/*.patch"), *sources]
+    return [kernel_dir / "config", *kernel_dir.glob("patches/*.patch"), *kernel_dir.glob("src/*.[ch]")]
 
 
 def _acting_hash(kernel_dir: Path) -> str:
@@ -103,9 +113,8 @@ def _unpack(package: Path, name: str, work: Path, progress: Progress) -> Path:
 def _patch(source: Path, kernel_dir: Path) -> None:
     for patch in sorted(kernel_dir.glob("patches/*.patch")):
         run(["patch", "-d", str(source), "-p1", "--forward", "-i", str(patch.resolve())], f"applying {patch.name}")
-    for folder, place in SOURCES_OF_OURS.items():
-        for file in kernel_dir.glob(f"{folder}/*.[ch]"):
-            shutil.copy2(file, source / place / file.name)
+    for file in kernel_dir.glob("src/*.[ch]"):
+        shutil.copy2(file, source / DRIVERS)
 
 
 def _configure(source: Path, out: Path, fragment: Path) -> None:
@@ -118,9 +127,22 @@ def _configure(source: Path, out: Path, fragment: Path) -> None:
         raise SetupError(f"this kernel source does not take from {fragment}: {', '.join(lost)}")
 
 
-def _make(source: Path, out: Path) -> Iterator[int]:
+def _keep_headers(source: Path, out: Path, tree: Path, archive: Path) -> None:
+    """Packs what `make -C TREE ARCH=um M=FOLDER modules` needs: one tree, wherever it is unpacked."""
+    list(_make(source, out, "modules"))  # there are none; it makes Module.symvers and scripts/module.lds
+    for root, names in ((source, HEADERS), (out, MADE_HEADERS)):
+        for name in names:
+            if (root / name).is_dir():
+                shutil.copytree(root / name, tree / name, symlinks=True, ignore=OBJECTS, dirs_exist_ok=True)
+            else:
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, tree / name)
+    run(["tar", "-C", str(tree), "-cJf", str(archive), "."], "packing the kernel's headers")
+
+
+def _make(source: Path, out: Path, target: str) -> Iterator[int]:
     """Runs make; yields the number of steps done. SetupError carries the last lines."""
-    command = [*_make_command(source, out), f"-j{os.cpu_count() or 1}", "linux"]
+    command = [*_make_command(source, out), f"-j{os.cpu_count() or 1}", target]
     printed: list[str] = []
     environment = {**os.environ, **FIXED_BUILD, "LC_ALL": "C"}
     with subprocess.Popen(

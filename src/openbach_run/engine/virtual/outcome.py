@@ -17,9 +17,11 @@ from openbach_run.results.run_files import DamagedRecord
 
 COMPLAINT = re.compile(
     r"\[ *\d+\.\d+\] (((WARNING|BUG|UBSAN|Oops|Call Trace|refcount_t):|INFO: (rcu|task)|Kernel panic|kernel BUG at"
-    r"|general protection fault|unregister_netdevice: waiting for).*)"
+    r"|general protection fault|unregister_netdevice: waiting for|Out of memory).*)"
 )
 """A line of the kernel's log after which its results are not to be trusted."""
+OUT_OF_MEMORY = "Out of memory"
+"""How the line begins that says what was killed; traces of the kernel stand before it."""
 STATUSES = ("Finished Ok", "Finished Ko", "Stopped")
 FAILED = {"function": (int, NoneType), "error": str}
 FAILED_JOB = {"job": str, "entity": str, "status": str, "exit_code": (int, NoneType), "last_lines": list}
@@ -68,12 +70,14 @@ def _result(run_dir: Path) -> dict[str, Any] | None:
 
 
 def _kernel_complaint(run_dir: Path) -> str | None:
-    """The first line of the guest's kernel log that tells of trouble, without its time. Raises DamagedRecord."""
+    """The first line of the guest's kernel log that tells of trouble, without its time; if it ran out of memory, the one that
+    says so. Raises DamagedRecord."""
     try:
         lines = run_files.content(run_dir, "console.log").decode(errors="replace").splitlines()
     except FileNotFoundError:
         raise DamagedRecord(f"{run_dir / 'console.log'}: no such file") from None
-    return next((found[1] for line in lines if (found := COMPLAINT.match(line))), None)
+    told = [found[1] for line in lines if (found := COMPLAINT.match(line))]
+    return next((line for line in told if line.startswith(OUT_OF_MEMORY)), told[0] if told else None)
 
 
 def _explain(result: Mapping[str, Any]) -> str:
@@ -86,5 +90,6 @@ def _explain(result: Mapping[str, Any]) -> str:
             )
             lines += [f"    {line}" for line in failed["last_lines"]]
         else:
-            lines.append(f"function {failed['function']}: {failed['error']}")
+            where = "" if failed["function"] is None else f"function {failed['function']}: "
+            lines.append(f"{where}{failed['error']}")
     return "\n".join(lines) or result["status"]

@@ -30,7 +30,7 @@ from openbach_run.progress import Progress
 from openbach_run.prose import acting
 
 DIRECTORY = "bin"
-"""Where they stand in the guest's code; the guest tree has links to them on its PATH."""
+"""Where they stand in the guest's code; it is on the PATH of jobs."""
 BUILDER = REPOSITORY / "jobs/vpn/files/vpn_program.py"
 FLAGS = ("CFLAGS=-O2", "LDFLAGS=-static")
 HOST_VARIABLE = "OPENBACH_RUN_PROGRAMS"

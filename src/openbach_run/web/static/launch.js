@@ -3,7 +3,7 @@
 "use strict";
 
 const EVERY_MS = 500;
-const FIRST = [/goodput|throughput/, /rtt/];
+const FIRST = [/goodput|throughput/, /rtt/i];
 const place = location.pathname;
 const picker = document.getElementById("run");
 let picked = null;

@@ -1,1 +1,0 @@
-../../satcom_link/files/netem.py

@@ -1,1 +1,0 @@
-../../file_transfer/files/ready.py

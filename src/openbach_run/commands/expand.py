@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run expand`: the JSON files that OpenBACH imports, of scenarios written as YAML."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from openbach_run.openbach.expand import expand
+
+DESCRIPTION = """\
+Writes the scenario of each FILE (docs/scenarios.md) as the JSON that OpenBACH imports. Running a scenario
+needs no JSON: `openbach-run my_scenario.yml` runs it as it is.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "openbach-run expand", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a scenario written as YAML")
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="where NAME.json of each NAME.yml goes (default: printed)"
+    )
+    return made
+
+
+def main(argv: list[str]) -> int:
+    arguments = parser().parse_args(argv)
+    texts = {file.stem: as_text(expand(file)) for file in arguments.files}
+    for name, text in texts.items():
+        if arguments.output is None:
+            print(text, end="")
+        else:
+            arguments.output.mkdir(parents=True, exist_ok=True)
+            (arguments.output / f"{name}.json").write_text(text)
+    return 0
+
+
+def as_text(scenario: dict[str, Any]) -> str:
+    """Content of the JSON file."""
+    return json.dumps(scenario, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Modules of congestion controls that Linux does not have: a folder with a Kbuild and C files, built for the virtual kernel
+(docs/congestion-controls.md)."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from openbach_run.engine.virtual.cache import content_hash, made_once
+from openbach_run.engine.virtual.debian import ensure_tools, run
+from openbach_run.engine.virtual.kernel import FIXED_BUILD, Kernel
+from openbach_run.errors import InputError, SetupError
+from openbach_run.progress import Progress
+
+DIRECTORY = "modules"
+"""Where they stand in the guest's code: the guest loads those of the congestion controls that its run uses."""
+KEYS = ("description", "algorithm", "parameters", "sysctls")
+ALGORITHM = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX
+SETTINGS = {
+    "parameters": ("tcp_cubic/hystart", re.compile(r"\w+/\w+")),
+    "sysctls": ("net.ipv4.tcp_ecn", re.compile(r"net\.[\w.]+")),
+}
+"""Keys with settings of the kernel: an example, and what a name has to be."""
+
+
+def ensure_modules(cache: Path, kernel: Kernel, code: Mapping[str, Path], progress: Progress) -> dict[str, Path]:
+    """The modules of the congestion controls in the guest's `code` (place → folder), by their place in it. Raises InputError
+    for a profile.json, SetupError for a source."""
+    folders = [folder for folder in code.values() if (folder / "profile.json").is_file()]
+    algorithms = {folder: _algorithm(folder / "profile.json") for folder in folders}
+    return {
+        f"{DIRECTORY}/{folder.name}.ko": _ensure_module(cache, kernel, folder, f"tcp_{algorithm}", progress)
+        for folder, algorithm in algorithms.items()
+        if (folder / "Kbuild").is_file()
+    }
+
+
+def _algorithm(file: Path) -> str:
+    """What the kernel knows it by. Raises InputError if anything in the profile.json is wrong."""
+    try:
+        profile = json.loads(file.read_text())
+    except ValueError as error:
+        raise InputError(f"{file}: {error}") from None
+    if not isinstance(profile, dict):
+        raise InputError(f"{file}: should be a JSON object with {', '.join(KEYS)}")
+    for key in profile.keys() - set(KEYS):
+        near = get_close_matches(key, KEYS, 1)
+        raise InputError(f"{file}: {key} is unknown; {f'did you mean {near[0]}?' if near else f'there are {KEYS}'}")
+    for key, (example, pattern) in SETTINGS.items():
+        settings = profile.get(key, {})
+        if not isinstance(settings, dict) or not all(
+            pattern.fullmatch(name) and isinstance(value, str) for name, value in settings.items()
+        ):
+            raise InputError(f'{file}: {key} should be an object of texts, like {{"{example}": "1"}}')
+    algorithm = profile.get("algorithm", file.parent.name)
+    if not isinstance(algorithm, str) or not ALGORITHM.fullmatch(algorithm):
+        what = "algorithm" if "algorithm" in profile else "the folder's name, which is the algorithm,"
+        raise InputError(f"{file}: {what} should be of at most 15 characters a to z, 0 to 9, _; it is {algorithm!r}")
+    return algorithm
+
+
+def _ensure_module(cache: Path, kernel: Kernel, folder: Path, module: str, progress: Progress) -> Path:
+    """The file <module>.ko, built in `cache` if it is not there. SetupError has the compiler's words."""
+    sources = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".json"))
+
+    def make(place: Path) -> None:
+        ensure_tools()
+        progress(f"building the kernel module {module}", 0)
+        with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
+            headers, work = Path(name) / "kernel", Path(name) / folder.name
+            headers.mkdir()
+            work.mkdir()
+            run(["tar", "-C", str(headers), "-xf", str(kernel.headers)], f"unpacking {kernel.headers}")
+            for source in sources:
+                shutil.copy(source, work)
+            no_path = f"KCFLAGS=-fmacro-prefix-map={headers}/="  # in the module: the same source makes the same module
+            command = ["make", "-C", str(headers), "ARCH=um", f"M={work}", no_path, "modules"]
+            run(command, f"building the congestion control {folder}", **FIXED_BUILD)
+            if not (work / f"{module}.ko").exists():
+                there = ", ".join(sorted(file.name for file in work.glob("*.ko"))) or "nothing"
+                raise SetupError(f"{folder / 'Kbuild'} should make {module}.ko: obj-m += {module}.o; it makes {there}")
+            shutil.copy(work / f"{module}.ko", place)
+
+    return made_once(cache / f"{module}-{content_hash(sources, folder, kernel.identity)}", make) / f"{module}.ko"

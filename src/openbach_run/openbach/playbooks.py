@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbooks that OpenBACH includes to install and uninstall a job, made from what its folder has: Debian packages
+(packages.txt), files, and programs (files/PROGRAM/Makefile). A folder with playbooks of its own keeps them."""
+
+from __future__ import annotations
+
+from openbach_run.openbach.job_folders import Package
+
+BUILDING = ("gcc", "make", "libc6-dev")
+"""Debian packages that programs are built with."""
+PROGRAMS = "/usr/local/bin"
+"""Where they go: it is on the PATH of an agent's jobs."""
+
+INSTALL = """\
+---
+# Installs the job's files, and the Debian packages and programs that it uses. Included by OpenBACH's role install_job.
+"""
+PACKAGES = """\
+- name: Install the packages that {job} uses
+  become: yes
+  ansible.builtin.apt:
+    name: [{packages}]
+    state: present
+    update_cache: yes
+    install_recommends: no
+  environment: "{{{{ openbach_proxies | default({{}}) }}}}"
+"""
+FILES = """\
+- name: Copy the files of {job}
+  become: yes
+  ansible.builtin.copy:
+    src: files/
+    dest: /opt/openbach/agent/jobs/{job}/
+    mode: preserve
+    follow: yes
+"""
+PROGRAM = """\
+- name: Build {program}
+  become: yes
+  ansible.builtin.command: make -C /opt/openbach/agent/jobs/{job}/{program} OUT={programs} {program}
+"""
+UNINSTALL = """\
+---
+# Removes the job's files and programs; the packages it used stay: others may need them.
+- name: Remove the files of {job}
+  become: yes
+  ansible.builtin.file:
+    path: "{{{{ item }}}}"
+    state: absent
+  loop: [{paths}]
+"""
+
+
+def playbooks(package: Package) -> dict[str, str]:
+    """Texts by the names of the files, install_JOB.yml and uninstall_JOB.yml."""
+    assert package.files is not None
+    job = package.job.name
+    programs = sorted(file.parent.name for file in package.files.glob("*/Makefile"))
+    packages = list(dict.fromkeys([*package.debian, *(BUILDING if programs else ())]))
+    install = (
+        INSTALL + (PACKAGES.format(job=job, packages=", ".join(packages)) if packages else "") + FILES.format(job=job)
+    )
+    install += "".join(PROGRAM.format(job=job, program=one, programs=PROGRAMS) for one in programs)
+    paths = [f"/opt/openbach/agent/jobs/{job}", *(f"{PROGRAMS}/{one}" for one in programs)]
+    made = {f"install_{job}.yml": install, f"uninstall_{job}.yml": UNINSTALL.format(job=job, paths=", ".join(paths))}
+    own = {name: package.files.parent / name for name in made}
+    return {name: own[name].read_text() if own[name].exists() else text for name, text in made.items()}

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scenario as a person writes it: a short YAML file that says what runs, what is swept and what is drawn, and what it
+inherits from another one. docs/scenarios.md explains the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from openbach_run.errors import InputError
+from openbach_run.openbach.refusals import near
+from openbach_run.paths import SCENARIOS
+from openbach_run.topology.references import listed
+from openbach_run.yaml_files import read_texts
+
+SUFFIXES = (".yml", ".yaml")
+MATRIX = "matrix"
+"""The measure by VPN, PEP position, transport and loss, as the published report has it."""
+FIGURES = (MATRIX, "measures")
+"""What the report draws of a scenario; with the second one a table of all measures."""
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_labels(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(map(_is_text, value)))
+
+
+def _by_name(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
+
+
+def _with_keys(allowed: Mapping[str, Callable[[Any], bool]], *needed: str) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, dict)
+        and value.keys() <= allowed.keys()
+        and value.keys() >= set(needed)
+        and all(allowed[key](one) for key, one in value.items())
+    )
+
+
+Shape = tuple[Callable[[Any], bool], str]
+TEXTS: Shape = (_by_name(_is_text), "texts by name")
+NAMED: dict[str, Shape] = {
+    "arguments": TEXTS,
+    "constants": (
+        _by_name(_with_keys({"value": _is_text, "text": _is_text, "file": _is_text}, "value", "text")),
+        "by name, {value: …, text: …}; file: yes if the value names a file",
+    ),
+    "addresses": TEXTS,
+    "values": TEXTS,
+    "groups": (_by_name(is_labels), "lists of functions by name"),
+    "functions": (_by_name(lambda value: isinstance(value, dict)), "functions by label"),
+}
+"""Keys whose content is inherited name by name."""
+WHOLE: dict[str, Shape] = {
+    "inherits": (_is_text, "a file: a path from this one, or from scenarios/"),
+    "table_of": (_is_text, "a file: a path from this one, or from scenarios/"),
+    "description": (_is_text, "a text"),
+    "inventory": (_is_text, "a file: a path from this one"),
+    "end": (_with_keys({"finished": is_labels, "stop": is_labels}, "finished", "stop"), "{finished: …, stop: […]}"),
+    "sweep": (_by_name(lambda value: isinstance(value, list) and all(map(_is_text, value))), "lists of texts by name"),
+    "plot": (
+        _with_keys({"measure": _is_text, "figure": lambda value: value in FIGURES}),
+        f"{{measure: …, figure: {' or '.join(FIGURES)}}}",
+    ),
+}
+SHAPES = NAMED | WHOLE
+DECLARED = ("arguments", "constants", "addresses")
+
+
+class Source(NamedTuple):
+    """A file with what it inherits; `files` says where each key, and each name below a key, is from."""
+
+    content: dict[str, Any]
+    files: dict[tuple[str, ...], Path]
+
+    def wrong(self, text: str, *place: str) -> InputError:
+        file = self.files.get(place[:2]) or self.files[place[:1]]
+        return InputError(f"{file}: {'.'.join(place)}: {text}")
+
+
+def is_source(path: Path) -> bool:
+    """Whether a YAML file is a scenario rather than a campaign. Raises InputError for a file that cannot be read."""
+    content = read_texts(path)
+    return isinstance(content, dict) and "scenarios" not in content and bool(SHAPES.keys() & content.keys())
+
+
+def read_source(path: Path, heirs: tuple[Path, ...] = ()) -> Source:
+    """A file with what it inherits; `heirs` are the files that inherit it. Raises InputError."""
+    content = read_texts(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: a scenario is an object with the keys {listed(SHAPES)}")
+    for key, value in content.items():
+        if key not in SHAPES:
+            raise InputError(f"{path}: {key}: no such key; {near(key, SHAPES)} there are {listed(SHAPES)}")
+        fits, shape = SHAPES[key]
+        if not fits(value):
+            raise InputError(f"{path}: {key}: should be {shape}")
+    if path.resolve() in heirs:
+        raise InputError(f"{path}: inherits: the file inherits itself")
+    parent = Source({}, {})
+    if "inherits" in content:
+        parent = read_source(found(path, "inherits", content["inherits"]), (*heirs, path.resolve()))
+    below = _without(parent.content, content)
+    both = {key: {**below.get(key, {}), **value} if key in NAMED else value for key, value in content.items()}
+    own = {(key, name): path for key, value in content.items() if isinstance(value, dict) for name in value}
+    return Source(below | both, parent.files | own | {(key,): path for key in content})
+
+
+def _without(inherited: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """What is inherited, without the names that the file itself makes something else: an argument a constant, say."""
+    moved = {
+        key: {name for other in DECLARED if other != key for name in content.get(other, {})} for key in DECLARED
+    } | {"values": set(content.get("constants", {}))}
+    return {
+        key: {name: one for name, one in value.items() if name not in moved[key]} if key in moved else value
+        for key, value in inherited.items()
+    }
+
+
+def found(path: Path, key: str, named: str) -> Path:
+    """The file that a file names: a path from that file, or from scenarios/ of the checkout. Raises InputError."""
+    for folder in (path.parent, SCENARIOS):
+        if (folder / named).is_file():
+            return folder / named
+    raise InputError(f"{path}: {key}: {named}: no such file, from here or from {SCENARIOS}")

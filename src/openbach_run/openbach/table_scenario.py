@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scenario that makes the whole table of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+SETTLE_S = 5
+"""Between two cells: jobs that were told to stop get up to 3 s, and then put their host back as it was."""
+
+
+def table_of(name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """A scenario that starts another one for each combination of the values that it sweeps, one after the other, so
+    that one click in the web UI makes the whole table."""
+    swept, defaults = scenario["x-sweep"]["values"], scenario["x-sweep"]["defaults"]
+    cells = [dict(zip(swept, combination, strict=True)) for combination in product(*swept.values())]
+    asked = {name: text for name, text in scenario["arguments"].items() if name not in swept}
+    functions = [
+        {
+            "id": number,
+            "label": ", ".join(f"{name} {value}" for name, value in cell.items()),
+            "wait": {
+                "time": SETTLE_S if number else 0,
+                "launched_ids": [],
+                "finished_ids": [number - 1] if number else [],
+            },
+            "on_fail": {},
+            "start_scenario_instance": {
+                "scenario_name": scenario["name"],
+                "arguments": {name: cell.get(name, f"${name}") for name in scenario["arguments"]},
+            },
+        }
+        for number, cell in enumerate(cells)
+    ]
+    values = "; ".join(f"{name}: {', '.join(listed)}" for name, listed in swept.items())
+    return {
+        "name": name,
+        "description": f"The whole table of {scenario['name']}: its {len(cells)} combinations one after the other ({values})",
+        "arguments": asked,
+        "constants": {},
+        "openbach_functions": functions,
+        "x-sweep": {"defaults": {name: defaults[name] for name in asked if name in defaults}, "values": {}},
+    }

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""References to what an inventory says: ENTITY.NETWORK.WHAT, WHAT being address, ipv6 or interface (its name), or
+NETWORK.WHAT: address or ipv6, with mask, or mtu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from openbach_run.errors import InputError
+from openbach_run.topology.hosts import Inventory
+
+
+def value_of(reference: str, inventory: Inventory) -> str:
+    """What ENTITY.NETWORK.WHAT or NETWORK.WHAT is in an inventory. Raises InputError."""
+    place, _, what = reference.rpartition(".")
+    entity, _, name = place.rpartition(".")
+    if name not in inventory.networks:
+        raise InputError(f"{reference!r}: the inventory has no network {name!r}; it has {listed(inventory.networks)}")
+    values: dict[str, str | int | None]
+    if entity:
+        host = inventory.host(entity)
+        if host is None:
+            known = listed(host.entity for host in inventory.hosts)
+            raise InputError(f"{reference!r}: the inventory has no entity {entity}; it has {known}")
+        port = next((port for port in host.interfaces if port.network == name), None)
+        if port is None:
+            known = listed(port.network for port in host.interfaces)
+            raise InputError(f"{reference!r}: {entity} has no interface in {name}; it has some in {known}")
+        values = {"address": port.address, "ipv6": port.ipv6, "interface": port.name}
+    else:
+        network = inventory.networks[name]
+        values = {"address": network.address, "ipv6": network.ipv6, "mtu": network.mtu}
+    if what not in values:
+        raise InputError(f"{reference!r}: {what!r} is none of {listed(values)}")
+    if values[what] is None:
+        raise InputError(f"{reference!r}: {name} has no IPv6 addresses in the inventory")
+    return str(values[what])
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

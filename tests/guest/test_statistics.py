@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What our jobs send is what they declare, to the last name: in the statistics of their YAML, on which columns rely."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from conftest import REPOSITORY, Run, RunCells
+
+from openbach_run.openbach.job_folders import load_packages
+from openbach_run.yaml_files import read_yaml
+
+CELLS = (
+    ("geo", "vpn=openvpn_tcp", "pep=B", "cc=cubic", "size=1M", "series_s=0.5", "loss=1", "loss_at=last_mile"),
+    ("web", "vpn=none", "pep=none", "http=2", "loads=1"),
+    ("voip", "vpn=none", "background=download", "duration_s=5"),
+    ("multi_flow_loss", "orbit=geo", "vpn=none", "pep=none", "loss=0", "size=200k"),
+)
+"""All jobs, with everything that they send."""
+
+
+def statistics(runs: Iterable[Run]) -> dict[str, set[str]]:
+    """Names by job."""
+    sent: dict[str, set[str]] = {}
+    for run in runs:
+        for line in map(json.loads, (run.record / "statistics.jsonl").read_text().splitlines()):
+            sent.setdefault(line["_metadata"]["job_name"], set()).update(line.keys() - {"_metadata"})
+    return sent
+
+
+def test_every_statistic_that_is_sent_is_declared_and_the_other_way_round(run_cells: RunCells) -> None:
+    sent = statistics(run for cell in CELLS for run in run_cells(*cell))
+    declared = {
+        name: {one["name"] for one in read_yaml(package.files / f"{name}.yml")["statistics"]}
+        for name, package in load_packages([REPOSITORY / "jobs"]).items()
+        if package.files
+    }
+    assert sent == declared

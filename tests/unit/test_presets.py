@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Satellites' presets, and which of a link's values are in force."""
+
+from __future__ import annotations
+
+import string
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "jobs/satcom_link/files"))
+import constellation  # noqa: E402
+import presets  # noqa: E402
+from presets import Buffer, Preset  # noqa: E402
+
+OURS = sorted((ROOT / "satellites").glob("*.yml"))
+
+
+def made(place: Path, text: str, name: str = "mine.yml") -> Path:
+    file = place / name
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize("file", OURS, ids=lambda file: file.stem)
+def test_our_presets_are_what_a_yaml_library_reads(file: Path) -> None:
+    preset = presets.read(file)
+    wanted = {name: value for name, value in yaml.safe_load(file.read_text()).items() if name not in presets.FOR_PEOPLE}
+    values = {name: float(wanted.pop(name)) for name in list(wanted) if name in presets.CONSTELLATION}
+    assert preset.values == {name: str(value) for name, value in wanted.items()}
+    assert {name: getattr(preset.constellation, name) for name in values} == values
+
+
+def test_leo_is_the_constellation_that_link_leo_writes() -> None:
+    assert presets.find("leo").constellation == constellation.Constellation()
+
+
+def test_meo_has_the_round_trip_time_of_its_operator() -> None:
+    """140 to 150 ms (SES)."""
+    orbit = presets.find("meo").constellation
+    assert orbit is not None
+    assert 140 < constellation.mean_rtt_ms(orbit) < 150
+
+
+@pytest.mark.parametrize(("text", "buffer"), [
+    ("1BDP", Buffer(1, "BDP")), (".5BDP", Buffer(0.5, "BDP")), ("150kB", Buffer(150_000, "bytes")),
+    ("100p", Buffer(100, "packets")),
+    ("9000B", Buffer(9000, "bytes")), ("1.5MB", Buffer(1_500_000, "bytes")),
+])  # fmt: skip
+def test_a_buffer_is_in_bdp_bytes_or_packets(text: str, buffer: Buffer) -> None:
+    assert presets.buffer(text) == buffer
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1 BDP", "150k", "150KB", "1.5B", "2.5p", "1p", "0B", "0BDP", "-1BDP", "1e3B", "infBDP"]
+)
+def test_what_is_no_buffer(text: str) -> None:
+    with pytest.raises(ValueError, match=r"buffer|whole number"):
+        presets.buffer(text)
+
+
+def test_the_values_in_force_are_given_else_the_presets_else_the_defaults() -> None:
+    preset = Preset({"rate": "20M", "return_rate": "2M", "loss": "0.5", "buffer": "100p"})
+    assert presets.in_force({}, preset) == presets.DEFAULTS | {
+        "rate": "20M", "return_rate": "2M", "loss": "0.5", "buffer": "100p",
+    }  # fmt: skip
+    given = {
+        "rate": "5M",
+        "return_rate": "same",
+        "loss": "preset",
+        "return_loss": "1",
+        "buffer_bdp": "2",
+        "buffer": "preset",
+    }
+    found = presets.in_force(given, preset)
+    assert [found[name] for name in ("rate", "return_rate", "loss", "return_loss", "buffer")] == [
+        "5M",
+        "same",
+        "0.5",
+        "1",
+        "2BDP",
+    ]
+
+
+@pytest.mark.parametrize("given", [
+    {"buffer": "1BDP", "buffer_bdp": "1"}, {"buffer": "1BDP", "buffer_bytes": "9000"},
+    {"buffer_bdp": "1", "buffer_bytes": "9000"},
+])  # fmt: skip
+def test_two_buffers_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=f"{' and '.join(given)}: give one of them"):
+        presets.in_force(given, Preset())
+
+
+def test_a_delay_goes_before_a_constellation() -> None:
+    leo = presets.find("leo")
+    assert presets.in_force({}, leo)["delay_ms"] == "none"
+    assert presets.in_force({"delay_ms": "40"}, leo)["delay_ms"] == "40"
+
+
+def test_a_link_file_has_rate_and_delay_of_its_own() -> None:
+    for values, preset in (({"link_file": "a.csv", "rate": "5M"}, Preset()), ({}, Preset(link_file=Path("a.csv")))):
+        found = presets.in_force(values, preset)
+        assert [found[name] for name in ("rate", "return_rate", "delay_ms", "loss")] == ["none", "none", "none", "0"]
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("delay: 250", "line 1: unknown: delay; known are rate, return_rate, delay_ms"),
+    ("rate: 10M\n\ndelay_ms: fast", "line 3: delay_ms: 'fast' is not a delay from 0.001 to 10000 ms"),
+    ("rate: 10", "line 1: rate: '10' is not a rate from 32k to 1G bit/s"),
+    ("loss: 101", "line 1: loss: '101' is not a percentage from 0 to 100"),
+    ("queue: red", "line 1: queue: 'red' is none of fifo, codel, fq_codel, cake"),
+    ("buffer: 150k", "line 1: buffer: '150k' is not a buffer like 1BDP, 150kB"),
+    ("delay_ms: 5\ndelay_ms: 6", "line 2: delay_ms is given twice"),
+    ("delay_ms: 5\naltitude_km: 550", "delay_ms is for a link without a constellation, altitude_km for one over it"),
+    ("altitude_km: 10", "altitude_km is 10.0: it must be from 160 to 24000"),
+    ("altitude_km: high", "line 1: could not convert string to float: 'high'"),
+    ("- a list", "line 1: '- a list' is not a line like delay_ms: 250"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_preset(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(presets.PresetError) as error:
+        presets.read(made(tmp_path, text))
+    assert str(error.value).startswith(f"{tmp_path}/mine.yml") and said in str(error.value)
+
+
+def test_a_satellite_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    made(tmp_path, "time_s,rate_bps,delay_ms\n0,1e6,30\n", "trace.csv")
+    assert presets.find("trace", tmp_path).link_file == tmp_path / "trace.csv"
+    with pytest.raises(presets.PresetError, match=r"no satellite 'mine' in .*; there are trace"):
+        presets.find("mine", tmp_path)
+
+
+VALUES = {
+    "rate": st.integers(32_000, 10**9).map(str),
+    "delay_ms": st.floats(0.001, 10_000).map(repr),
+    "loss": st.floats(0, 100).map(repr),
+    "buffer": st.builds("{}{}".format, st.integers(2, 1000), st.sampled_from(["BDP", "kB", "B", "p"])),
+    "queue": st.sampled_from(presets.CHOICES["queue"]),
+}
+
+
+@given(st.fixed_dictionaries({}, optional=VALUES), st.text(string.ascii_letters + " #:'", max_size=20))
+def test_any_preset_is_read_as_it_is_written(
+    tmp_path_factory: pytest.TempPathFactory, values: dict[str, str], text: str
+) -> None:
+    lines = [f"{name}: {value}  # {text}" for name, value in values.items()]
+    file = made(tmp_path_factory.mktemp("satellites"), "\n".join(["---", f"# {text}", *lines, ""]))
+    preset = presets.read(file)
+    assert preset == Preset(values)
+    assert replace(preset, values={}) == Preset()
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_preset_or_an_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    file = tmp_path_factory.mktemp("satellites") / "any.yml"
+    file.write_text(text, encoding="utf-8", newline="")
+    try:
+        presets.read(file)
+    except presets.PresetError as error:
+        assert str(file) in str(error)
