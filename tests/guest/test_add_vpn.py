@@ -90,16 +90,16 @@ run_daemon "[ -e /sys/class/net/$VPN_DEVICE ]" configure_wireguard mined "$VPN_D
     monkeypatch.setenv("OPENBACH_RUN_PROGRAMS", str(tmp_path / "checkout"))
     done = command(*cell, *results)
     assert done.returncode == 0, done.stderr
-    (tmp_path / "checkout/mined").write_text(f"{STAND_IN}# another version")
+    (first,) = records(tmp_path / "r")
+    (tmp_path / "checkout/mined").write_text(STAND_IN.replace("100000", "200000"))
     assert command(*cell, *results).returncode == 0
-    first, second = records(tmp_path / "r")
+    (second,) = records(tmp_path / "r")
     assert first.row["run_id"] != second.row["run_id"], "another program, another run"
 
 
 VARIANTS = {
     "mtu": {"base": "wireguard", "inner_mtu": 1280},
     "keepalive": {"base": "wireguard", "values": {"keepalive": 1}},
-    "same": {"base": "openvpn_udp"},
     "cipher": {"base": "openvpn_udp", "values": {"cipher": "CHACHA20-POLY1305"}},
     "carrier": {"base": "yggdrasil", "carrier": "TCP", "values": {"carrier": "tcp"}},
 }
@@ -110,8 +110,8 @@ def test_variants(tmp_path: Path) -> None:
     for name, described in VARIANTS.items():
         (tmp_path / "vpn-configs" / name).mkdir(parents=True)
         (tmp_path / "vpn-configs" / name / "vpn.json").write_text(json.dumps(described))
-    cell = ("geo", f"vpn=wireguard,openvpn_udp,{','.join(VARIANTS)}", "cc=cubic", "size=100k", "--with", str(tmp_path))
-    done = command(*cell, "--results", str(tmp_path / "r"), "--pcap")
+    cells = ("geo", f"vpn=wireguard,{','.join(VARIANTS)}", "cc=cubic", "size=100k", "--with", str(tmp_path))
+    done = command(*cells, "--results", str(tmp_path / "r"), "--pcap")
     assert done.returncode == 0, done.stderr
     runs = {run.row["vpn"]: run for run in records(tmp_path / "r")}
     sizes = {
@@ -121,8 +121,10 @@ def test_variants(tmp_path: Path) -> None:
     assert max(sizes["mtu"]) == 1280 + 60
     empty = 32 + 28  # a keepalive is a packet without content
     assert sizes["keepalive"].count(empty) > sizes["wireguard"].count(empty)
-    bits = {vpn: runs[vpn].row["capture_sha256"] for vpn in ("openvpn_udp", "same", "cipher")}
-    assert bits["same"] == bits["openvpn_udp"] != bits["cipher"]
+    described = {"base": "openvpn_udp", "values": {"cipher": "NONSENSE"}}
+    (tmp_path / "vpn-configs/cipher/vpn.json").write_text(json.dumps(described))
+    refused = command("geo", "vpn=cipher", *cells[2:], "--results", str(tmp_path / "r"))
+    assert refused.returncode == 1 and "NONSENSE" in refused.stderr
 
 
 def test_a_directory_with_nothing_to_add(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ SETUP_S = 10
 """Until both ends of the tunnel are launched."""
 END_S = LIMIT_S + SETUP_S
 POP = {"local_ip": "10.10.4.2", "remote_ip": "10.10.1.1", "remote_network": "192.168.10.0/24"}
-LAN = bytes([192, 168])
+LAN, SERVER = bytes([192, 168]), bytes([192, 168, 20])
 ENDS = ("server/to_pop", "box/to_pc")
 """Where the download's packets are first and last."""
 DAEMONS = sorted({describe(vpn)["commands"][0] for vpn in VPNS if describe(vpn)["daemon"]})
@@ -129,7 +129,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Reasons:
     """Runs in which the client's daemon is killed in mid transfer; of a VPN without one, its interface is deleted."""
     place = tmp_path_factory.mktemp("killed")
     of_this_host = f"pkill -9 --ns $$$$ --nslist net -x '{'|'.join(DAEMONS)}'"
-    kill = with_snapshot(place, ("box", 5, f"{of_this_host} || ip link del vpn0"))
+    kill = with_snapshot(place, ("box", 6, f"{of_this_host} || ip link del vpn0"))
     cells = (f"vpn={','.join(VPNS)}", "cc=cubic", "loss=0", "size=10M")
     ended = command(str(kill), *cells, "--jobs", str(TEST_JOBS), "--results", str(place / "r"), "--pcap")
     assert ended.returncode == 1, ended.stderr
@@ -143,7 +143,7 @@ def test_a_tunnel_that_ends_in_mid_transfer(killed: Reasons, vpn: str) -> None:
     assert f"{vpn} ended by itself" in error
     assert float(run.row["virtual_s"]) < LIMIT_S
     assert nothing_went_in_clear(run)
-    packets = [packet for packet in pcapng.read(run.capture) if packet.ip and packet.ip[12:14] == LAN]
+    packets = [packet for packet in pcapng.read(run.capture) if packet.ip and packet.ip[12:15] == SERVER]
     sent_ns, arrived_ns = ([packet.time_ns for packet in packets if packet.interface == name] for name in ENDS)
     assert len(arrived_ns) > 100, "it was killed before the transfer"
     assert max(sent_ns) > max(arrived_ns), "the server sent nothing more: the test shows nothing"
