@@ -33,7 +33,7 @@ def texts() -> dict[Path, str]:
     untested = [kind for kind, vpn in described.items() if vpn["tested"] == UNTESTED]
     job = _with_list(JOB.read_text(), "choices: [none", ["none", *described])
     return {
-        JOB: re.sub(rf"(?m)\({UNTESTED}: .*\)$", f"({UNTESTED}: {', '.join(untested)})", job),
+        JOB: re.sub(rf"(?m){UNTESTED} are .*$", f"{UNTESTED} are {', '.join(untested)}", job),
         PLAYBOOK: _with_list(PLAYBOOK.read_text(), "name: [iproute2", packages, first="iproute2"),
         TABLE: _with_table(TABLE.read_text(), described),
     }

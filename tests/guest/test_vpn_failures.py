@@ -108,6 +108,7 @@ def test_no_tunnel(reasons: Callable[[str], Reasons], fault: str, vpn: str) -> N
     name = f"{vpn}_{fault}"
     said = (
         f"no packet has gone through {name} after 60 s",
+        f"is not reached through {name} (vpn0) after 60 s",  # the role `wait` of the same host
         f"{name} ended by itself",
         f"{name}: `up` has not ended after 60 s",
     )
@@ -145,7 +146,7 @@ def test_a_tunnel_that_ends_in_mid_transfer(killed: Reasons, vpn: str) -> None:
     assert nothing_went_in_clear(run)
     packets = [packet for packet in pcapng.read(run.capture) if packet.ip and packet.ip[12:15] == SERVER]
     sent_ns, arrived_ns = ([packet.time_ns for packet in packets if packet.interface == name] for name in ENDS)
-    assert len(arrived_ns) > 100, "it was killed before the transfer"
+    assert len(arrived_ns) > 50, "it was killed before the transfer"
     assert max(sent_ns) > max(arrived_ns), "the server sent nothing more: the test shows nothing"
 
 
@@ -153,7 +154,7 @@ MOVE = (
     "way=$$(ip route show default); ip address del 10.10.1.1/24 dev to_st; ip address add 10.10.1.77/24 dev to_st; "
     "ip route replace $$way; echo $$way"
 )
-ROAMS = {"boringtun", "openvpn_dco", "rosenpass", "wireguard", "wireguard_go", "yggdrasil"}
+ROAMS = {"easytier", "openvpn_dco", "rosenpass", "wireguard", "wireguard_go", "yggdrasil"}
 """VPNs whose tunnel outlives the address of the client."""
 
 

@@ -458,7 +458,7 @@ def is_stopped(
         if number is None:
             look()
         elif not is_up():
-            ended_well = daemon.poll() in (None, 0, -signal.SIGTERM)  # None: its interface goes first
+            ended_well = daemon.poll() in (None, 0, -signal.SIGTERM, -signal.SIGKILL)  # None: its interface goes first
             return ended_well and signal.sigtimedwait(SIGNALS, STOP_GRACE_S) is not None
     return True
 
