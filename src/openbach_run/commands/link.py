@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("openbach-run link", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    leo = commands.add_parser("leo", help="over a constellation of low satellites (docs/method.md)")
+    leo = commands.add_parser("leo", help="over a constellation of low satellites (docs/method/link.md)")
     leo.set_defaults(make=_leo)
     _add_parameters(leo, Constellation)
 
