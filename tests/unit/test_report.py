@@ -309,8 +309,8 @@ def test_the_report_names_what_a_reader_needs(report: Path) -> None:
         assert words in text, words
     method = text.partition("## The method in full")[2]
     titles = [line for line in method.splitlines() if line.startswith("### ")]
-    pages = re.findall(r"^- .*\((.+)\)", (ROOT / "docs/method/README.md").read_text(), re.M)
-    assert titles == ["### " + (ROOT / "docs/method" / page).read_text().partition("\n")[0][2:] for page in pages]
+    pages = re.findall(r"^- .*\((.+)\)", (REPOSITORY / "docs/method/README.md").read_text(), re.M)
+    assert titles == ["### " + (REPOSITORY / "docs/method" / page).read_text().partition("\n")[0][2:] for page in pages]
 
 
 def test_cells_csv_has_every_cell_with_difference_and_ratio(report: Path) -> None:
