@@ -17,7 +17,9 @@ INSTALLER = "/opt/openbach/agent/jobs/transport_profile/install_modules.py"
 
 def names() -> list[str]:
     """All profiles, Linux's default first."""
-    return sorted((file.parent.name for file in FOLDERS.glob("*/profile.json")), key=lambda name: (name != "cubic", name))
+    return sorted(
+        (file.parent.name for file in FOLDERS.glob("*/profile.json")), key=lambda name: (name != "cubic", name)
+    )
 
 
 def described(name: str) -> dict[str, Any]:
@@ -47,5 +49,7 @@ def algorithm(name: str) -> str:
     for one in dict.fromkeys((name, wanted)):
         if is_in_kernel(one):
             return str(one)
-    module = f"; its module is built by: sudo python3 {INSTALLER} {name}" if (FOLDERS / name / "Kbuild").exists() else ""
+    module = (
+        f"; its module is built by: sudo python3 {INSTALLER} {name}" if (FOLDERS / name / "Kbuild").exists() else ""
+    )
     sys.exit(f"this host's kernel has no congestion control {wanted}; it has {AVAILABLE.read_text().strip()}{module}")

@@ -8,30 +8,31 @@ import re
 import shlex
 from pathlib import Path
 
+import own_files
 import pytest
-from conftest import REPOSITORY, command, records
+from conftest import Run, command, records
 
-GUIDE = (REPOSITORY / "docs/congestion-controls.md").read_text()
-FILES = re.findall(r"^`([\w.]+)` (?:[^\n]+\n)+\n```\w+\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-(COMMAND,) = re.findall(r"^\./openbach-run (.*)$", GUIDE, re.MULTILINE)
+(COMMAND,) = (line.removeprefix("./openbach-run ") for line in own_files.commands("congestion-controls.md"))
 MOST_LINES = 40
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The guide's files, where it says."""
-    (place,) = re.findall(r"make `(mine/[\w/-]+)/`", GUIDE)
-    (tmp_path / place).mkdir(parents=True)
-    assert [name for name, _ in FILES] == ["profile.json", "Kbuild", "tcp_aimd.c"]
-    for name, text in FILES:
-        (tmp_path / place / name).write_text(text)
-    return tmp_path / place
+    files = own_files.write("congestion-controls.md", tmp_path)
+    (tmp_path / "alone").mkdir()
+    assert [file.name for file in files] == ["profile.json", "Kbuild", "tcp_aimd.c"]
+    return files[0].parent
 
 
-def compare(place: Path, *more: str) -> tuple[int, str, str]:
-    """The guide's command in `place`: exit code, what it prints, and its errors."""
-    ended = command(*shlex.split(COMMAND), *more, "--results", str(place / "results"), cwd=place)
+def compare(place: Path, words: str = COMMAND) -> tuple[int, str, str]:
+    """A command in `place`: exit code, what it prints, and its errors."""
+    ended = command(*shlex.split(words), "--results", str(place / "results"), cwd=place)
     return ended.returncode, ended.stdout, ended.stderr
+
+
+def capture(run: Run) -> str:
+    return str(json.loads((run.record / "record.json").read_text())["capture_sha256"])
 
 
 def test_the_guide(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,10 +44,15 @@ def test_the_guide(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     times_s = {cell: float(run.row["transfer_time_s"]) for cell, run in runs.items()}
     assert times_s["bbr2", "0.5"] < times_s["aimd", "0.5"] < times_s["cubic", "0.5"]
     for (cc, _), run in runs.items():
-        assert run.row["congestion_control"] == cc
+        sent = [line["congestion_control"] for line in run.statistics("file_transfer") if "congestion_control" in line]
+        assert sent == [cc]
         loaded = re.findall(r"(\w+): loading out-of-tree module", (run.record / "console.log").read_text())
         assert loaded == ([] if cc == "cubic" else [f"tcp_{cc}"]), "a run loads its own module and no other"
-    lines = {name: text.count("\n") for name, text in FILES}
+    exit_code, _, errors = compare(tmp_path / "alone", "geo vpn=none cc=bbr2,cubic")
+    assert exit_code == 0, errors
+    for run in records(tmp_path / "alone/results"):
+        assert capture(run) == capture(runs[run.row["cc"], "0"]), "another module beside it changes no packet"
+    lines = {file.name: file.read_text().count("\n") for file in folder.iterdir()}
     needed = sum(lines.values()) - lines["tcp_aimd.c"]
     assert needed <= MOST_LINES
     with capsys.disabled():
@@ -74,12 +80,14 @@ def test_a_module_that_the_kernel_refuses(folder: Path, tmp_path: Path) -> None:
     """Its own name is there already."""
     source = folder / "tcp_aimd.c"
     source.write_text(source.read_text().replace('"aimd"', '"cubic"'))
-    exit_code, _, errors = compare(tmp_path, "cc=aimd,cubic", "loss=0")
+    exit_code, _, errors = compare(tmp_path, "geo vpn=none cc=aimd,cubic size=100k --with mine")
     assert exit_code == 1
-    assert "the kernel does not take the module of aimd: File exists" in errors
-    assert "TCP: cubic already registered" in errors
+    assert f"its record: {tmp_path / 'results/runs'}" in errors
     (refused, good) = sorted(records(tmp_path / "results"), key=lambda run: run.row["cc"])
     assert (refused.row["status"], good.row["status"]) == ("Finished Ko", "Finished Ok")
+    error = json.loads((refused.record / "record.json").read_text())["error"]
+    assert error.startswith("the kernel does not take the module of aimd: Device or resource busy; it says:\n")
+    assert error.splitlines()[-1] == "TCP: cubic already registered or non-unique key"
 
 
 def test_the_profile_is_checked_before_anything_runs(folder: Path, tmp_path: Path) -> None:

@@ -87,14 +87,20 @@ def _load_modules(congestion_controls: Sequence[str]) -> None:
     for name in congestion_controls:
         if not os.path.exists(file := f"{MODULES}/{name}.ko"):
             continue
+        before = _kernel_log(libc)
         module = os.open(file, os.O_RDONLY)
         if libc.syscall(FINIT_MODULE, module, b"", 0):
             error = os.strerror(ctypes.get_errno())
-            log = ctypes.create_string_buffer(LOG_BYTES)
-            libc.klogctl(READ_ALL, log, LOG_BYTES - 1)
-            said = log.value.decode(errors="replace").splitlines()[-3:]
+            said = _kernel_log(libc)[len(before) :]
             raise ModuleRefused("\n".join([f"the kernel does not take the module of {name}: {error}; it says:", *said]))
         os.close(module)
+
+
+def _kernel_log(libc: ctypes.CDLL) -> list[str]:
+    """Its lines, without level and time."""
+    log = ctypes.create_string_buffer(LOG_BYTES)
+    libc.klogctl(READ_ALL, log, LOG_BYTES - 1)
+    return [line.partition("] ")[2] for line in log.value.decode(errors="replace").splitlines()]
 
 
 def _wait_for_the_beginning() -> None:
