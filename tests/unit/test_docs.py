@@ -50,7 +50,9 @@ def test_every_page_is_in_a_list() -> None:
     """README.md leads to all pages of docs/, method/README.md to all that the report prints as its method."""
     for index in (ROOT / "README.md", ROOT / "docs/method/README.md"):
         folder = ROOT / "docs" if index.parent == ROOT else index.parent
-        listed = [(index.parent / name).resolve() for name in re.findall(r"^- \[.+?\]\((.+?)\)", index.read_text(), re.M)]
+        listed = [
+            (index.parent / name).resolve() for name in re.findall(r"^- \[.+?\]\((.+?)\)", index.read_text(), re.M)
+        ]
         pages = [page for page in folder.glob("*.md") if page != index]
         assert sorted(page for page in listed if page.parent == folder) == sorted(pages)
 

@@ -22,7 +22,7 @@ from openbach_run.progress import Reporter
 from openbach_run.satellite import acm, mahimahi, opensand, rtt
 
 QUIET_S = 2.0
-"""Progress is told of what takes longer."""
+"""What takes longer reports its progress."""
 
 DESCRIPTION = """\
 Makes link files, checks them and draws them. A link file is CSV: from time_s on, a
