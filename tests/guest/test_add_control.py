@@ -12,20 +12,20 @@ import own_files
 import pytest
 from conftest import Run, command, records
 
-PAGE = "congestion-controls.md"
-(COMMAND,) = own_files.commands(PAGE)
+(COMMAND,) = (line.removeprefix("./openbach-run ") for line in own_files.commands("congestion-controls.md"))
 MOST_LINES = 40
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The guide's files, where it says."""
+    files = own_files.write("congestion-controls.md", tmp_path)
     (tmp_path / "alone").mkdir()
-    profile, _, _ = own_files.write(PAGE, tmp_path)
-    return profile.parent
+    assert [file.name for file in files] == ["profile.json", "Kbuild", "tcp_aimd.c"]
+    return files[0].parent
 
 
-def compare(place: Path, words: str = COMMAND.removeprefix("./openbach-run ")) -> tuple[int, str, str]:
+def compare(place: Path, words: str = COMMAND) -> tuple[int, str, str]:
     """A command in `place`: exit code, what it prints, and its errors."""
     ended = command(*shlex.split(words), "--results", str(place / "results"), cwd=place)
     return ended.returncode, ended.stdout, ended.stderr

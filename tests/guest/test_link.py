@@ -213,3 +213,62 @@ def test_a_varying_link_is_the_same_again_to_the_bit(tmp_path: Path) -> None:
         hashes.append([run.row["capture_sha256"] for run in records(tmp_path / str(again))])
     assert hashes[0] == hashes[1]
     assert len(set(hashes[0])) == 2
+
+
+def directions(run: Run, job: str, name: str) -> dict[str, float]:
+    """A statistic that a link sends when it is stopped, by direction."""
+    return {line["_metadata"]["suffix"]: line[name] for line in run.statistics(job) if name in line}
+
+
+def test_a_round_trip_takes_twice_both_delays(run_cells: RunCells) -> None:
+    """Pings of 64 bytes from pc to server, beside a call; to 1 ms."""
+    cells = run_cells(
+        "voip", "vpn=none", "background=none", "duration_s=4", "ping_s=0.5", "delay_ms=40", "terrestrial_ms=0,15"
+    )
+    for run in cells:
+        wanted_ms = 2 * (40 + float(run.row["terrestrial_ms"]))
+        assert float(run.row["ping_rtt_ms"]) == pytest.approx(wanted_ms, abs=1)
+
+
+@pytest.mark.parametrize(("loss_at", "job"), [("satellite", "satcom_link"), ("last_mile", "lan_link")])
+def test_each_direction_has_its_own_loss(run_cells: RunCells, loss_at: str, job: str) -> None:
+    """2 % of the packets from the user: within six standard deviations; none of those towards the user."""
+    (run,) = run_cells(
+        "geo", "vpn=none", "cc=bbr", "size=10M", "initcwnd=40", "loss=0", "return_loss=2", f"loss_at={loss_at}"
+    )
+    lost, sent = (directions(run, job, name) for name in ("lost_packets", "sent_packets"))
+    assert lost["forward"] == 0
+    packets = lost["return"] + sent["return"]
+    assert packets > 1000
+    assert lost["return"] / packets == pytest.approx(0.02, abs=6 * sqrt(0.02 * 0.98 / packets))
+
+
+@pytest.mark.parametrize("queue", ["fifo", "codel"])
+def test_a_buffer_of_packets_holds_that_many_of_any_size(tmp_path: Path, queue: str) -> None:
+    """200 small packets at once: those that the bottleneck's bucket lets through pass, and 20 wait. In bytes there is
+    room for all."""
+    arrived = {}
+    for buffer in ("20p", "30280B"):
+        link = {"orbit": "geo", "delay_ms": "10", "rate": "1M", "buffer": buffer, "queue": queue}
+        place = tmp_path / buffer
+        place.mkdir()
+        run = run_link(place, link, "gw", send(114, 200, 0, ST), "--pcap")
+        arrived[buffer] = len(numbers(run, "sat/to_st", 114))
+    through = 1540 // 114
+    assert 20 + through <= arrived["20p"] <= 20 + through + 2
+    assert arrived["30280B"] == (200 if queue == "fifo" else arrived["20p"]), "CoDel counts packets in any case"
+
+
+def test_an_upload_goes_the_other_way(run_cells: RunCells) -> None:
+    for run in run_cells("geo", "vpn=none", "cc=bbr", "size=2M", "return_rate=5M", "direction=download,upload"):
+        sent = directions(run, "satcom_link", "sent_bytes")
+        there, back = ("return", "forward") if run.row["direction"] == "upload" else ("forward", "return")
+        assert sent[there] > 2e6 > 10 * sent[back]
+        assert float(run.row["transfer_time_s"]) > 2e6 * 8 / (5e6 if there == "return" else 10e6)
+
+
+def test_a_medium_orbit_has_the_delay_of_its_geometry(run_cells: RunCells) -> None:
+    """145 to 147 ms there and back, as satellites/meo.yml says."""
+    (run,) = run_cells("voip", "orbit=meo", "vpn=none", "background=none", "duration_s=4", "ping_s=0.5")
+    assert 144 < float(run.row["ping_rtt_ms"]) < 149
+    assert run.row["delay_ms"] == "none"

@@ -178,7 +178,7 @@ def test_a_host_that_the_inventory_lacks_is_refused_before_a_run(
     assert main.main(asked) == 2
     said = capsys.readouterr().err
     assert "geo.json: geo: openbach_functions." in said
-    assert "the inventory has no entity satvpn_pc; it has satvpn_pc_1, satvpn_pc_2" in said and str(lan) in said
+    assert "the inventory has no entity satvpn_pop; it has satvpn_pc_1, satvpn_pc_2" in said and str(lan) in said
 
 
 def test_check_warns_of_hosts_that_the_inventory_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,8 @@ MINE = "delay_ms: 120\nrate: 20M\nloss: 0.1\nreturn_loss: 0\nbuffer: 200kB\n"
 @pytest.mark.parametrize(("settings", "rows"), [
     ((), ["20M same 120 0.1 0 200kB none"]),
     (("rate=5M", "delay_ms=30", "buffer=2BDP"), ["5M same 30 0.1 0 2BDP none"]),
-    (("return_rate=1M", "loss=1", "return_loss=same", "buffer_bdp=2,4"), ["20M 1M 120 1 same none 2", "20M 1M 120 1 same none 4"]),
+    (("return_rate=1M", "loss=1", "return_loss=same", "buffer_bdp=2,4"),
+     ["20M 1M 120 1 same none 2", "20M 1M 120 1 same none 4"]),
 ])  # fmt: skip
 def test_a_row_has_the_values_in_force_of_its_satellite(
     tmp_path: Path, settings: tuple[str, ...], rows: list[str]

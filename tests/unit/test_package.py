@@ -201,7 +201,7 @@ def test_instructions_have_a_literal_value_for_every_argument(made: Path) -> Non
     assert rows.keys() == {name for scenario in project["scenario"] for name in scenario["arguments"]}
     assert all(rows.values())
     assert not [value for value in rows.values() if "$" in value]
-    assert (rows["vpn"], rows["size"], rows["loss"]) == ("none", "30M", "0")
+    assert (rows["vpn"], rows["size"], rows["loss"]) == ("none", "30M", "preset")
 
 
 def test_instructions_tell_the_form_by_a_job_and_end_what_is_left(made: Path) -> None:

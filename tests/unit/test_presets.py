@@ -49,7 +49,8 @@ def test_meo_has_the_round_trip_time_of_its_operator() -> None:
 
 
 @pytest.mark.parametrize(("text", "buffer"), [
-    ("1BDP", Buffer(1, "BDP")), (".5BDP", Buffer(0.5, "BDP")), ("150kB", Buffer(150_000, "bytes")), ("100p", Buffer(100, "packets")),
+    ("1BDP", Buffer(1, "BDP")), (".5BDP", Buffer(0.5, "BDP")), ("150kB", Buffer(150_000, "bytes")),
+    ("100p", Buffer(100, "packets")),
     ("9000B", Buffer(9000, "bytes")), ("1.5MB", Buffer(1_500_000, "bytes")),
 ])  # fmt: skip
 def test_a_buffer_is_in_bdp_bytes_or_packets(text: str, buffer: Buffer) -> None:
@@ -60,7 +61,7 @@ def test_a_buffer_is_in_bdp_bytes_or_packets(text: str, buffer: Buffer) -> None:
     "text", ["", "1", "1 BDP", "150k", "150KB", "1.5B", "2.5p", "1p", "0B", "0BDP", "-1BDP", "1e3B", "infBDP"]
 )
 def test_what_is_no_buffer(text: str) -> None:
-    with pytest.raises(ValueError, match="buffer|whole number"):
+    with pytest.raises(ValueError, match=r"buffer|whole number"):
         presets.buffer(text)
 
 
@@ -88,7 +89,8 @@ def test_the_values_in_force_are_given_else_the_presets_else_the_defaults() -> N
 
 
 @pytest.mark.parametrize("given", [
-    {"buffer": "1BDP", "buffer_bdp": "1"}, {"buffer": "1BDP", "buffer_bytes": "9000"}, {"buffer_bdp": "1", "buffer_bytes": "9000"},
+    {"buffer": "1BDP", "buffer_bdp": "1"}, {"buffer": "1BDP", "buffer_bytes": "9000"},
+    {"buffer_bdp": "1", "buffer_bytes": "9000"},
 ])  # fmt: skip
 def test_two_buffers_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=f"{' and '.join(given)}: give one of them"):
@@ -102,8 +104,8 @@ def test_a_delay_goes_before_a_constellation() -> None:
 
 
 def test_a_link_file_has_rate_and_delay_of_its_own() -> None:
-    for given, preset in (({"link_file": "a.csv", "rate": "5M"}, Preset()), ({}, Preset(link_file=Path("a.csv")))):
-        found = presets.in_force(given, preset)
+    for values, preset in (({"link_file": "a.csv", "rate": "5M"}, Preset()), ({}, Preset(link_file=Path("a.csv")))):
+        found = presets.in_force(values, preset)
         assert [found[name] for name in ("rate", "return_rate", "delay_ms", "loss")] == ["none", "none", "none", "0"]
 
 
@@ -129,7 +131,7 @@ def test_what_is_wrong_with_a_preset(tmp_path: Path, text: str, said: str) -> No
 def test_a_satellite_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     made(tmp_path, "time_s,rate_bps,delay_ms\n0,1e6,30\n", "trace.csv")
     assert presets.find("trace", tmp_path).link_file == tmp_path / "trace.csv"
-    with pytest.raises(presets.PresetError, match="no satellite 'mine' in .*; there are trace"):
+    with pytest.raises(presets.PresetError, match=r"no satellite 'mine' in .*; there are trace"):
         presets.find("mine", tmp_path)
 
 

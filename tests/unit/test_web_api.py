@@ -371,7 +371,7 @@ def test_a_malformed_scenario_refuses_the_whole_project(client: TestClient) -> N
     [
         ({**ARGUMENTS, "new": "1"}, 400, "not defined for this Scenario"),
         ({"vpn": "none"}, 400, "wrong type of values"),
-        ({**ARGUMENTS, "loss": "much"}, 400, "wrong type of values"),
+        ({**ARGUMENTS, "loss": "much"}, 422, "loss is preset, or from 0 to 100 %"),
         ({**ARGUMENTS, "loss": None}, 400, "texts by name"),
         ("x", 400, "texts by name"),
     ],
@@ -385,7 +385,7 @@ def test_refused_starts(client: TestClient, arguments: Any, status: int, words: 
 
 def test_a_start_with_wrong_arguments_leaves_a_stopped_instance(client: TestClient) -> None:
     path = "/project/satvpn/scenario/geo/scenario_instance/"
-    assert client.post(path, json={"arguments": {**ARGUMENTS, "loss": "much"}}).status_code == 400
+    assert client.post(path, json={"arguments": {"vpn": "none"}}).status_code == 400
     (left,) = client.get("/project/satvpn/scenario_instance/").json()
     assert (left["scenario_name"], left["status"]) == ("geo", "Stopped")
     assert left["stop_date"]

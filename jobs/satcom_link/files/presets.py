@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,10 @@ UNSET = {**dict.fromkeys((*BY_FILE, "buffer", "buffer_bdp"), (PRESET, NONE)), "b
 """Texts that leave a value to the preset, where this is not PRESET alone."""
 CHOICES = {"reorder": ("no", "yes"), "queue": ("fifo", "codel", "fq_codel", "cake")}
 FOR_PEOPLE = ("description", "source")
-CONSTELLATION = {one.name: one for one in fields(Constellation) if one.name != "rate_bps"}
+CONSTELLATION: dict[str, Callable[[str], Any]] = {
+    one.name: type(one.default) for one in fields(Constellation) if one.name != "rate_bps"
+}
+"""Parameters of a constellation and their types; a preset has its rate as `rate`."""
 FOLDER = Path(__file__).parent / "satellites"
 LEAST_BPS, MOST_BPS = 32e3, 1e9
 """What can be proved: below, what the bucket lets wait is more delay than is tolerated; above, tbf is not exact enough."""
@@ -116,7 +119,7 @@ def buffer(text: str) -> Buffer:
     return Buffer(size, unit)
 
 
-CONVERT = {
+CONVERT: dict[str, Callable[[str], Any]] = {
     "rate": rate_bps,
     "return_rate": rate_bps,
     "delay_ms": delay_ms,
@@ -150,9 +153,9 @@ def checked(name: str, text: str) -> str:
 
 
 def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
-    """The text of each of DEFAULTS: of those given, else the preset's, else the default; `none` is
-    what a link file, or the delay what a constellation, has instead. `given` may have the buffer as `buffer_bdp` or `buffer_bytes` as
-    well. Raises ValueError for more than one buffer."""
+    """The text of each of DEFAULTS: the given one, else the preset's, else the default. `none` stands for what a link file
+    says instead, or for the delay that a constellation says. `given` may have the buffer as `buffer_bdp` or `buffer_bytes`,
+    too. Raises ValueError for more than one buffer."""
     own = {name: text for name, text in given.items() if text not in UNSET.get(name, (PRESET,))}
     several = [name for name in BUFFERS if name in own]
     if len(several) > 1:
@@ -188,11 +191,11 @@ def read(path: Path) -> Preset:
     if path.suffix == ".csv":
         return Preset(link_file=path)
     values: dict[str, str] = {}
-    orbit: dict[str, float] = {}
-    known = [*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE]
-    number = 0
+    orbit: dict[str, Any] = {}
+    place = ""
     try:
         for number, line in link_file.lines(path):
+            place = f", line {number}"
             if (text := re.sub(r"(^|\s)#.*", "", line).strip()) in ("", "---"):
                 continue
             if not (found := LINE.fullmatch(text)):
@@ -201,18 +204,18 @@ def read(path: Path) -> Preset:
             if name in values or name in orbit:
                 raise ValueError(f"{name} is given twice")
             if name in CONSTELLATION:
-                orbit[name] = type(CONSTELLATION[name].default)(text)
+                orbit[name] = CONSTELLATION[name](text)
             elif name in DEFAULTS:
                 values[name] = text if name in FORWARD and text == SAME else checked(name, text)
             elif name not in FOR_PEOPLE:
                 raise ValueError(f"unknown: {name}; known are {', '.join((*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE))}")
-        number = 0
+        place = ""
         if orbit and "delay_ms" in values:
             raise ValueError(
                 f"delay_ms is for a link without a constellation, {min(orbit)} for one over it: give one of them"
             )
-        return Preset(values, Constellation(**orbit) if orbit else None)  # type: ignore[arg-type]
+        return Preset(values, Constellation(**orbit) if orbit else None)
     except link_file.LinkFileError as error:
         raise PresetError(str(error)) from error
     except ValueError as error:
-        raise PresetError(f"{os.fspath(path)}{f', line {number}' if number else ''}: {error}") from None
+        raise PresetError(f"{os.fspath(path)}{place}: {error}") from None

@@ -25,7 +25,7 @@ from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values
 from openbach_run.openbach.values import jobs_started
-from openbach_run.satellite.given import ORBIT, Preset, in_force, read_link_file, read_presets
+from openbach_run.satellite.given import ORBIT, Presets, in_force, read_link_file, read_presets
 from openbach_run.topology.hosts import Inventory
 
 NO_FILE = "none"
@@ -48,7 +48,7 @@ class Campaign:
     seeds: tuple[int, ...]
     link_files: dict[str, dict[str, str]] = field(default_factory=dict)
     """Content by argument or constant, and path."""
-    presets: dict[str, Preset] = field(default_factory=dict)
+    presets: Presets = field(default_factory=dict)
     """Of the satellites, by their names."""
     measures: Declared = field(default_factory=dict)
     """What its jobs measure."""

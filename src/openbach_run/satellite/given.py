@@ -26,6 +26,8 @@ def read_link_file(path: Path) -> str:
 
 ORBIT = "orbit"
 """The argument that names a satellite."""
+Presets = Mapping[str, Preset]
+"""By the names of the satellites."""
 
 
 def read_presets(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, Preset]:
@@ -40,7 +42,7 @@ def read_presets(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, P
         raise InputError(str(error)) from error
 
 
-def in_force(cell: Mapping[str, str], of_orbits: Mapping[str, Preset]) -> dict[str, str]:
+def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
     """The values of a cell with those that are in force on its link in place of `preset`: what its satellite has, or the
     default. Of the two ways to name a buffer one is `none`. Raises InputError."""
     preset = of_orbits.get(cell.get(ORBIT, ""))

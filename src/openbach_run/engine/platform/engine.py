@@ -25,7 +25,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Uses
+from openbach_run.additions import Additions, Uses
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.platform import leftovers, reasons, rest
 from openbach_run.engine.platform.rest import Controller, Lost, Refused
@@ -34,6 +34,7 @@ from openbach_run.openbach.job_folders import form_of
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.values import jobs_started
 from openbach_run.progress import Progress
+from openbach_run.satellite.given import ORBIT, in_force, read_presets
 
 POLL_S = 1.0
 ARRIVAL_LIMIT_S = 10.0
@@ -423,7 +424,8 @@ class _Order:
 def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
     """`own` are the scenarios of the files. `values` of the run's specification has all as it was given."""
     arguments = {name: str(spec["values"][name]) for name in own[0].arguments}
-    constants = {name: value for name, value in spec["values"].items() if name not in arguments}
+    usual = _usual_values(own, spec["values"])
+    constants = {name: value for name, value in spec["values"].items() if value != usual.get(name, arguments.get(name))}
     given = {scenario.name: scenario.with_constants(constants) for scenario in own}
     changed = {
         name: value
@@ -444,6 +446,15 @@ def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
         for name, scenario in reversed(given.items())
     ]
     return _Order(scenarios, arguments, {there: here for here, there in called.items()})
+
+
+def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[str, str]:
+    """What the constants of the files come to on the satellite of these values."""
+    constants = {name: value for scenario in own for name, value in scenario.defaults.items()}
+    orbit = values.get(ORBIT, constants.get(ORBIT, ""))
+    return in_force({**constants, ORBIT: orbit}, read_presets([orbit], Additions().all("satellites"))) | {
+        ORBIT: constants.get(ORBIT, orbit)
+    }
 
 
 def _renamed(function: dict[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
