@@ -18,7 +18,7 @@ from openbach_run.satellite import acm, mahimahi, opensand, rtt
 from openbach_run.satellite.job import constellation, link_file
 
 QUIET_S = 2.0
-"""Progress is told of what takes longer."""
+"""What takes longer reports its progress."""
 
 DESCRIPTION = """\
 Makes link files, checks them and draws them. A link file is CSV: from time_s on, a
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("openbach-run link", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    leo = commands.add_parser("leo", help="over a constellation of low satellites (docs/method.md)")
+    leo = commands.add_parser("leo", help="over a constellation of low satellites (docs/method/link.md)")
     leo.set_defaults(make=_leo)
     _add_parameters(leo, constellation.Constellation)
 

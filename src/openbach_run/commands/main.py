@@ -122,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="run on the workers of this Dask scheduler, tcp://HOST:8786, that have this checkout (docs/guide.md)",
+        help="run on the workers of this Dask scheduler, tcp://HOST:8786, that have this checkout (docs/clusters.md)",
     )
     made.add_argument(
         "--dry-run", action="store_true", help="only say how many runs there are to do, how long and how large they are"
@@ -166,7 +166,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         dest="additions",
         help="VPNs, congestion controls, jobs, satellites, topologies, scenarios of yours: a directory of this checkout's"
-        " shape (vpn-configs/NAME, congestion-controls/NAME, …; docs/guide.md)",
+        " shape (vpn-configs/NAME, congestion-controls/NAME, …; docs/additions.md)",
     )
     made.add_argument(
         "--jobs",
