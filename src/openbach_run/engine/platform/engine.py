@@ -34,6 +34,8 @@ from openbach_run.openbach.job_folders import form_of
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.values import jobs_started
 from openbach_run.progress import Progress
+from openbach_run.results import run_files
+from openbach_run.results.run_files import DamagedRecord
 from openbach_run.satellite.given import ORBIT, in_force, read_presets
 
 POLL_S = 1.0
@@ -390,8 +392,8 @@ def _started(run_dir: Path) -> Path:
 
 def _fetched(run_dir: Path) -> int | None:
     """The instance whose results are in the record that the run has already."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return int(json.loads((run_dir.with_suffix("") / FETCHED).read_text())["scenario_instance_id"])
+    with suppress(OSError, ValueError, KeyError, TypeError, DamagedRecord):
+        return int(run_files.document(run_dir.with_suffix(""), FETCHED)["scenario_instance_id"])
     return None
 
 
