@@ -12,14 +12,15 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from openbach_run.errors import InputError
+from openbach_run.progress import Reporter
+from openbach_run.satellite import acm, mahimahi, opensand, rtt  # from here on the job's own modules are found
+
+# isort: split
 import link_file
 from constellation import Constellation
 from constellation import changes as constellation_changes
 from link_file import Change, LinkFileError
-
-from openbach_run.errors import InputError
-from openbach_run.progress import Reporter
-from openbach_run.satellite import acm, mahimahi, opensand, rtt
 
 QUIET_S = 2.0
 """Progress is told of what takes longer."""
