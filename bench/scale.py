@@ -39,7 +39,7 @@ from openbach_run.progress import Progress  # noqa: E402
 from openbach_run.results.record import FINISHED  # noqa: E402
 
 SIZES = (1_000, 10_000, 100_000)
-SEEDS = int(os.environ.get("SCALE_SEEDS", 10))
+SEEDS = int(os.environ.get("SCALE_SEEDS", "10"))
 STEPS = ("plan", "first", "resume", "forecast", "report")
 LIMITS = {"plan": "20 s", "first": "3000 us a run", "resume": "60 s, 500 MB", "report": "60 s for 10 000 cells"}
 """What 100 000 runs are to take at most."""
