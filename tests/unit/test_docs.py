@@ -13,7 +13,8 @@ import own_files
 import pytest
 
 from openbach_run.additions import Additions
-from openbach_run.commands.main import COMMANDS, campaigns_of, parser, path_of
+from openbach_run.commands.main import COMMANDS, parser
+from openbach_run.commands.run import campaigns_of, path_of
 from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]

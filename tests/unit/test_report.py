@@ -32,9 +32,9 @@ from openbach_run.report.claims import (
     read_claims,
     why,
 )
-from openbach_run.report.command import CLAIMS, TEMPLATES
 from openbach_run.report.content import Setting, changes_table, failures, measures_tables, settings, times_table
 from openbach_run.report.recommendations import recommend
+from openbach_run.report.write import CLAIMS, TEMPLATES
 from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import Table, as_markdown, plain
 
