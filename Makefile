@@ -40,8 +40,8 @@ guest:
 chaos:
 	$(DEV) python tests/chaos.py
 
-vpns: # builds the programs that no Debian package has: some 20 minutes, once
-	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py
+vpns: # builds the programs that no Debian package has: some 30 minutes, once
+	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py tests/guest/test_vpn_failures.py
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py

@@ -26,31 +26,76 @@ table inet $VPN_DEVICE {
 EOF
 }
 
+# Counts packets in a counter that the job reports, if the interface cannot tell: $1 is `rx`, `tx` (what came out of the tunnel,
+# what went in) or `handshakes`, $2 the hook where they pass, $3… the words of nft that tell them from others.
+count() {
+    name=$1 hook=$2
+    shift 2
+    nft -f - << EOF
+table inet $VPN_DEVICE {
+    counter $name { }
+    chain count_$name {
+        type filter hook $hook priority filter
+        $* counter name $name
+    }
+}
+EOF
+}
+
+# An interface in the overlay network that a VPN makes of its own addresses, between $1 and $2 (the other end's).
+tunnel_in_overlay() {
+    case $1 in
+        *:*) ip link add "$VPN_DEVICE" type ip6tnl mode ipip6 local "$1" remote "$2" encaplimit none ;;
+        *) ip link add "$VPN_DEVICE" type ipip local "$1" remote "$2" ;;
+    esac
+    configure_device
+}
+
+# A secret for a VPN that wants one at both ends: each makes a key of X25519 and tells the other its public half (keygen).
+# Nobody who has seen only these knows the secret.
+shared_secret_keygen() {
+    openssl genpkey -algorithm X25519 -out "$VPN_DIR/shared.pem"
+    openssl pkey -in "$VPN_DIR/shared.pem" -pubout
+}
+
+shared_secret() {
+    openssl pkeyutl -derive -inkey "$VPN_DIR/shared.pem" -peerkey "$VPN_REMOTE_PUBLIC" | openssl dgst -sha256 -r | cut -d' ' -f1
+}
+
 # Interfaces that this host makes from now on have IPv6, as an overlay network wants it.
 allow_ipv6() {
     echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6
 }
 
-# A WireGuard interface that is there, whichever program or kernel makes its packets.
+# A WireGuard interface that is there, whichever program or kernel makes its packets. A handshake is complete with its second
+# message, which the server sends: its first byte is 2.
 configure_wireguard() {
     port=$((51820 + VPN_TUNNEL))
-    endpoint=
-    [ "$VPN_ROLE" = server ] || endpoint="endpoint $VPN_REMOTE_IP:$port"
+    endpoint='' hook=output
+    [ "$VPN_ROLE" = server ] || { endpoint="endpoint $VPN_REMOTE_IP:$port"; hook=input; }
+    count handshakes "$hook" udp sport "$port" @th,64,8 2
     # shellcheck disable=SC2086 # two words or none
     wg set "$VPN_DEVICE" listen-port "$port" private-key "$VPN_DIR/private" \
-        peer "$(cat "$VPN_REMOTE_PUBLIC")" allowed-ips 0.0.0.0/0 $endpoint
+        peer "$(cat "$VPN_REMOTE_PUBLIC")" allowed-ips 0.0.0.0/0 persistent-keepalive "${VPN_KEEPALIVE:-0}" $endpoint
     configure_device
 }
 
 # The same for a program in user space: $1… runs in the foreground; `wg` talks to it over a socket in /var/run.
 run_wireguard() {
+    run_daemon "[ -S /var/run/wireguard/$VPN_DEVICE.sock ]" configure_wireguard "$@"
+}
+
+# Runs $3… in the foreground, and calls $2 as soon as $1, a command, succeeds.
+run_daemon() {
+    is_ready=$1 configure=$2
+    shift 2
     "$@" &
     daemon=$!
     trap 'kill "$daemon" 2> /dev/null; wait "$daemon"; exit 0' TERM
-    until [ -S "/var/run/wireguard/$VPN_DEVICE.sock" ]; do
+    until eval "$is_ready"; do
         kill -0 "$daemon" 2> /dev/null || wait "$daemon"
         sleep 0.05
     done
-    configure_wireguard
+    "$configure"
     wait "$daemon"
 }

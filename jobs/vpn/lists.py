@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What follows from the folders of vpn-configs: `make vpn-lists` writes it anew.
 
-The choices of the job's `kind` (files/vpn.yml), the Debian packages and crates that a real agent gets (install_vpn.yml), and
-the table of docs/vpns.md.
+The choices of the job's `kind` and those of them that are not tested here (files/vpn.yml), the Debian packages that a real
+agent gets (install_vpn.yml), and the table of docs/vpns.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ sys.path.insert(0, str(HERE / "files"))
 from vpn_folders import describe, kinds  # noqa: E402
 
 JOB, PLAYBOOK, TABLE = HERE / "files/vpn.yml", HERE / "install_vpn.yml", HERE.parents[1] / "docs/vpns.md"
+UNTESTED = "not tested here"
 PACKAGES_OF_THE_JOB = [line for line in (HERE / "packages.txt").read_text().splitlines() if line[:1] != "#"]
 COLUMNS = (
     *("VPN", "version", "licence", "packets by", "carrier", "overhead", "ciphers", "keys"),
@@ -29,8 +30,10 @@ def texts() -> dict[Path, str]:
     """The files as they should be."""
     described = {kind: describe(kind) for kind in kinds()}
     packages = sorted({*PACKAGES_OF_THE_JOB, *(name for vpn in described.values() for name in vpn["packages"])})
+    untested = [kind for kind, vpn in described.items() if vpn["tested"] == UNTESTED]
+    job = _with_list(JOB.read_text(), "choices: [none", ["none", *described])
     return {
-        JOB: _with_list(JOB.read_text(), "choices: [none", ["none", *described]),
+        JOB: re.sub(rf"(?m)\({UNTESTED}: .*\)$", f"({UNTESTED}: {', '.join(untested)})", job),
         PLAYBOOK: _with_list(PLAYBOOK.read_text(), "name: [iproute2", packages, first="iproute2"),
         TABLE: _with_table(TABLE.read_text(), described),
     }
@@ -55,7 +58,9 @@ def _with_table(text: str, described: dict[str, dict[str, Any]]) -> str:
 
 
 def _row(kind: str, vpn: dict[str, Any]) -> tuple[str, ...]:
-    overhead = "a stream" if vpn["overhead_bytes"] is None else f"{vpn['overhead_bytes']} bytes, MTU {vpn['inner_mtu']}"
+    overhead = f"{vpn['overhead_bytes']} bytes, MTU {vpn['inner_mtu']}"
+    if vpn["overhead_bytes"] is None:
+        overhead = "not measured" if vpn["tested"] == UNTESTED else "a stream"
     flags = ("yes" if vpn[name] else "no" for name in ("multipath", "post_quantum"))
     plain = (vpn[name] for name in ("version", "licence", "runs_in", "carrier"))
     return (f"`{kind}`", *plain, overhead, vpn["ciphers"], vpn["keys"], *flags, vpn["tested"])

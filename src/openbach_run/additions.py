@@ -36,6 +36,7 @@ PATTERNS = {
     "campaigns": ("*.yml",),
 }
 KINDS = tuple(PATTERNS)
+UNTESTED = "not tested here"
 PACKAGES = "packages.txt"
 DEBIAN_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 Uses = Mapping[str, Sequence[str]]
@@ -66,6 +67,11 @@ class Additions:
 
     def find(self, kind: str, name: str) -> Path | None:
         return self._found[kind].get(name)
+
+    def untested(self) -> set[str]:
+        """The names of folders that say of themselves that they are not tested here. Raises InputError."""
+        entries = [entry for kind in DESCRIBED for entry in self.all(kind).items()]
+        return {name for name, folder in entries if description(folder).get("tested") == UNTESTED}
 
     @property
     def jobs(self) -> list[Path]:
@@ -146,7 +152,7 @@ def is_used(place: str, uses: Uses) -> bool:
     kind, _, entry = place.partition("/")
     if kind not in KINDS or not entry:
         return True
-    names = uses.get(kind, ())
+    names, entry = uses.get(kind, ()), entry.partition("/")[0]
     is_shared = kind in DESCRIBED and Path(entry).suffix != ""
     return bool(names) if is_shared else Path(entry).stem in names
 

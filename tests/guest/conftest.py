@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from openbach_run.results import run_files
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -27,7 +29,7 @@ class Run:
     record: Path
 
     def statistics(self, job: str) -> list[dict[str, Any]]:
-        lines = map(json.loads, (self.record / "statistics.jsonl").read_text().splitlines())
+        lines = map(json.loads, run_files.content(self.record, "statistics.jsonl").splitlines())
         return [line for line in lines if line["_metadata"]["job_name"] == job]
 
     def statistic(self, job: str, name: str) -> float:

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pcapng
+import pytest
 from conftest import command, records
 
 FILES = {
@@ -55,6 +58,73 @@ def test_a_vpn_of_ones_own(tmp_path: Path) -> None:
     without, own = records(results)
     assert without == before, "a run of before is not made again"
     assert float(own.row["transfer_time_s"]) > float(without.row["transfer_time_s"])
+
+
+STAND_IN = """#!/bin/sh
+# A tunnel's daemon, as its user would have built it in a checkout of its own.
+ip link add "$1" type wireguard
+exec sleep 100000
+"""
+
+
+def test_a_vpn_with_a_program_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "mine/vpn-configs/own_program"
+    folder.mkdir(parents=True)
+    described = json.loads(FILES["vpn.json"])
+    described |= {"daemon": True, "commands": ["mined"], "programs": {"mined": {"host": "https://example.org/mined"}}}
+    up = """#!/bin/sh
+set -eu
+. "$(dirname "$0")/../lib.sh"
+run_daemon "[ -e /sys/class/net/$VPN_DEVICE ]" configure_wireguard mined "$VPN_DEVICE"
+"""
+    for name, text in {**FILES, "up": up, "vpn.json": json.dumps(described)}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    cell = ("geo", "vpn=own_program", "cc=cubic", "size=100k", "--with", str(tmp_path / "mine"))
+    results = ("--results", str(tmp_path / "r"))
+    missing = command(*cell, *results)
+    assert missing.returncode != 0 and "own_program needs mined" in missing.stderr
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "checkout/mined").write_text(STAND_IN)
+    (tmp_path / "checkout/mined").chmod(0o755)
+    monkeypatch.setenv("OPENBACH_RUN_PROGRAMS", str(tmp_path / "checkout"))
+    done = command(*cell, *results)
+    assert done.returncode == 0, done.stderr
+    (first,) = records(tmp_path / "r")
+    (tmp_path / "checkout/mined").write_text(STAND_IN.replace("100000", "200000"))
+    assert command(*cell, *results).returncode == 0
+    (second,) = records(tmp_path / "r")
+    assert first.row["run_id"] != second.row["run_id"], "another program, another run"
+
+
+VARIANTS = {
+    "mtu": {"base": "wireguard", "inner_mtu": 1280},
+    "keepalive": {"base": "wireguard", "values": {"keepalive": 1}},
+    "cipher": {"base": "openvpn_udp", "values": {"cipher": "CHACHA20-POLY1305"}},
+    "carrier": {"base": "yggdrasil", "carrier": "TCP", "values": {"carrier": "tcp"}},
+}
+"""VPNs of one line: what differs from another one."""
+
+
+def test_variants(tmp_path: Path) -> None:
+    for name, described in VARIANTS.items():
+        (tmp_path / "vpn-configs" / name).mkdir(parents=True)
+        (tmp_path / "vpn-configs" / name / "vpn.json").write_text(json.dumps(described))
+    cells = ("geo", f"vpn=wireguard,{','.join(VARIANTS)}", "cc=cubic", "size=100k", "--with", str(tmp_path))
+    done = command(*cells, "--results", str(tmp_path / "r"), "--pcap")
+    assert done.returncode == 0, done.stderr
+    runs = {run.row["vpn"]: run for run in records(tmp_path / "r")}
+    sizes = {
+        vpn: [len(one.ip) for one in pcapng.read(runs[vpn].capture) if one.ip and one.interface == "pop/to_gw"]
+        for vpn in ("wireguard", "mtu", "keepalive")
+    }
+    assert max(sizes["mtu"]) == 1280 + 60
+    empty = 32 + 28  # a keepalive is a packet without content
+    assert sizes["keepalive"].count(empty) > sizes["wireguard"].count(empty)
+    described = {"base": "openvpn_udp", "values": {"cipher": "NONSENSE"}}
+    (tmp_path / "vpn-configs/cipher/vpn.json").write_text(json.dumps(described))
+    refused = command("geo", "vpn=cipher", *cells[2:], "--results", str(tmp_path / "r"))
+    assert refused.returncode == 1 and "NONSENSE" in refused.stderr
 
 
 def test_a_directory_with_nothing_to_add(tmp_path: Path) -> None:

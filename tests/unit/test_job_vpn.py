@@ -111,9 +111,9 @@ def exit_code_of_watch(program: str) -> int:
     """Exit code of a process that watches over `sh -c program` as the job does: 0 if it is told to stop."""
     pid = os.fork()
     if pid == 0:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {*vpn.SIGNALS, signal.SIGCHLD})
+        signal.pthread_sigmask(signal.SIG_BLOCK, {*vpn.SIGNALS, *vpn.WATCHED})
         daemon = subprocess.Popen(["sh", "-c", program], preexec_fn=vpn.unblock_signals)
-        stopped = vpn.is_stopped(daemon, True, 0.0, lambda: None)
+        stopped = vpn.is_stopped(lambda: daemon.poll() is None, daemon, 0.0, lambda: None)
         daemon.kill()
         os._exit(0 if stopped else 1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -165,6 +165,13 @@ def test_a_command_that_up_lacks_is_named(tmp_path: Path) -> None:
     assert "no-such-command" in said.splitlines()[-1]
 
 
+def test_a_missing_program_that_nothing_installs_is_asked_for() -> None:
+    recipe = {"mine": {"host": "https://example.org/mine"}}
+    said = r"there is no command mine; no package has it: put it into /usr/local/sbin \(https://example\.org/mine\)"
+    with pytest.raises(SystemExit, match=said):
+        vpn.check_host(arguments("client"), described(commands=["mine"], programs=recipe), os.environ["PATH"])
+
+
 def described(**changes: object) -> dict[str, object]:
     return {**folders.describe("wireguard"), "commands": [], **changes}
 
@@ -212,7 +219,9 @@ def test_a_folder_keeps_the_contract(kind: str) -> None:
     overhead_bytes = vpn_json["overhead_bytes"]
     assert overhead_bytes is None or vpn_json["inner_mtu"] + overhead_bytes <= 1500
     assert all(os.access(folders.scripts(kind) / script, os.X_OK) for script in ("keygen", "up", "down"))
-    assert vpn_json["tested"] in ("CI", "make vpns")
+    assert vpn_json["tested"] in ("CI", "make vpns", "not tested here")
+    sources = {key for recipe in vpn_json["programs"].values() for key in ("crate", "host") if key in recipe}
+    assert sources == {"CI": set(), "make vpns": {"crate"}, "not tested here": {"host"}}[vpn_json["tested"]]
 
 
 def test_a_folder_takes_from_its_base_what_it_does_not_say() -> None:

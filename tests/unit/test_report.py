@@ -20,7 +20,7 @@ from made_up import ERROR, FAILED, NOT_RUN, write_results
 from openbach_run.commands import main
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import document
-from openbach_run.report.cells import Campaigns, Cell, matches, partner, read_campaigns
+from openbach_run.report.cells import Campaigns, Cell, Partners, matches, read_campaigns
 from openbach_run.report.claims import (
     CONFIRMED,
     CONTRADICTED,
@@ -149,7 +149,7 @@ def test_settings_of_one_scenario_are_told_apart_by_what_differs() -> None:
 
 def test_partners_differ_in_nothing_but_the_free_arguments(campaigns: Campaigns) -> None:
     one = cell(campaigns, "geo_loss", "wireguard", "B", "cubic", "1")
-    partners = partner(one, campaigns.cells, ["vpn"])
+    partners = Partners(campaigns.cells, ["vpn"]).of(one)
     assert {other.values["vpn"] for other in partners} == {"none", "openvpn_udp", "openvpn_tcp"}
     assert all(other.values["pep"] == "B" for other in partners)
 
@@ -307,6 +307,10 @@ def test_the_report_names_what_a_reader_needs(report: Path) -> None:
         "the proxy runs in A on gw.", "in virtual time: the TCP stack", "The same results, to the bit, come from:",
     ):  # fmt: skip
         assert words in text, words
+    method = text.partition("## The method in full")[2]
+    titles = [line for line in method.splitlines() if line.startswith("### ")]
+    pages = re.findall(r"^- .*\((.+)\)", (REPOSITORY / "docs/method/README.md").read_text(), re.M)
+    assert titles == ["### " + (REPOSITORY / "docs/method" / page).read_text().partition("\n")[0][2:] for page in pages]
 
 
 def test_cells_csv_has_every_cell_with_difference_and_ratio(report: Path) -> None:

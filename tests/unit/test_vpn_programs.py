@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from openbach_run.additions import is_used
 from openbach_run.engine.virtual import programs
-from openbach_run.engine.virtual.programs import ensure_programs
+from openbach_run.engine.virtual.image import code_identity
+from openbach_run.engine.virtual.programs import HOST_VARIABLE, ensure_programs, host_programs
 from openbach_run.errors import SetupError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,5 +68,82 @@ def test_without_cargo_the_command_says_so(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("kind", sorted(file.parent.name for file in CONFIGS.glob("*/vpn.json")))
 def test_a_crate_is_pinned_by_its_hash(kind: str) -> None:
     for recipe in json.loads((CONFIGS / kind / "vpn.json").read_text()).get("programs", {}).values():
-        assert set(recipe) >= {"crate", "version", "sha256"}
-        assert len(bytes.fromhex(recipe["sha256"])) == 32
+        if "host" not in recipe:
+            assert set(recipe) >= {"crate", "version", "sha256"}
+            assert len(bytes.fromhex(recipe["sha256"])) == 32
+
+
+def test_words_about_the_build_build_nothing_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = "import sys; open(sys.argv[3] + '/mined', 'x').close()"
+    parts = made_up_vpn(tmp_path / "vpns", monkeypatch, builder)
+    first = ensure_programs(tmp_path / "cache", parts, progress)
+    (tmp_path / "vpns/builder.py").write_text(f"# a comment\n{builder}")
+    assert ensure_programs(tmp_path / "cache", parts, progress) == first
+    (tmp_path / "vpns/builder.py").write_text(f"import os; {builder}")
+    assert ensure_programs(tmp_path / "cache", parts, progress) != first
+
+
+# Programs of this machine
+
+
+def wants_a_host_program(place: Path) -> dict[str, Path]:
+    """A VPN whose program nobody but this machine's user has."""
+    folder = place / "vpn-configs/mine"
+    folder.mkdir(parents=True)
+    recipe = {"mined": {"host": "https://example.org/mined"}}
+    (folder / "vpn.json").write_text(json.dumps({"programs": recipe}))
+    return {"vpn-configs/mine": folder}
+
+
+def compiled(place: Path, *options: str, code: str = "int main(void) { return 0; }") -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["gcc", "-x", "c", "-", "-o", str(place), *options], check=True, input=code, text=True)
+
+
+def guest_tree(place: Path) -> Path:
+    """A tree with this machine's C library where the guest's is."""
+    for name, directory in (("ld-linux-x86-64.so.2", "usr/lib64"), ("libc.so.6", "usr/lib/x86_64-linux-gnu")):
+        (place / directory).mkdir(parents=True)
+        shutil.copy(f"/lib64/{name}" if name.startswith("ld-") else f"/lib/x86_64-linux-gnu/{name}", place / directory)
+    return place
+
+
+def test_a_host_program_that_is_missing_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(SetupError) as error:
+        host_programs(wants_a_host_program(tmp_path), tmp_path)
+    for said in ("mine needs mined", HOST_VARIABLE, "get it from https://example.org/mined"):
+        assert said in str(error.value)
+
+
+@pytest.mark.parametrize("options", [(), ("-static",)])
+def test_a_host_program_is_part_of_the_vpns_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    compiled(tmp_path / "checkout/mined", *options)
+    monkeypatch.setenv(HOST_VARIABLE, f"/nowhere:{tmp_path / 'checkout'}")
+    found = host_programs(wants_a_host_program(tmp_path), guest_tree(tmp_path / "guest"))
+    assert found == {"vpn-configs/mine/bin/mined": tmp_path / "checkout/mined"}
+    (place,) = found
+    assert is_used(place, {"vpn-configs": ["mine"]}) and not is_used(place, {"vpn-configs": ["other"]})
+    identity = code_identity(found)
+    compiled(tmp_path / "checkout/mined", *options, code="int main(void) { return 1; }")
+    assert code_identity(found) != identity
+
+
+@pytest.mark.parametrize("soname", [(), ("-Wl,-soname,libmined.so",)])  # found by its path here, or not at all
+def test_a_host_program_that_needs_other_libraries_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soname: tuple[str, ...]
+) -> None:
+    compiled(tmp_path / "libmined.so", "-shared", "-fPIC", *soname, code="int answer(void) { return 42; }")
+    code = "int answer(void); int main(void) { return answer(); }"
+    compiled(tmp_path / "checkout/mined", "-xnone", str(tmp_path / "libmined.so"), code=code)
+    monkeypatch.setenv(HOST_VARIABLE, str(tmp_path / "checkout"))
+    with pytest.raises(SetupError, match=r"does not run in the guest: .*libmined\.so.*Link it statically"):
+        host_programs(wants_a_host_program(tmp_path), guest_tree(tmp_path / "guest"))
+
+
+def test_a_script_is_a_host_program_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mined").write_text("#!/bin/sh\n")
+    (tmp_path / "mined").chmod(0o755)
+    monkeypatch.setenv(HOST_VARIABLE, str(tmp_path))
+    assert list(host_programs(wants_a_host_program(tmp_path), tmp_path)) == ["vpn-configs/mine/bin/mined"]

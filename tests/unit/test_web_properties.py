@@ -203,6 +203,12 @@ def test_forms(client: TestClient, fields: dict[str, list[str]], complete: bool)
         assert len(client.get("/project/satvpn/scenario_instance/?quiet").json()) == launched
 
 
+def test_a_form_says_what_is_not_tested_here(client: TestClient) -> None:
+    form = client.get("/page/scenario/satvpn/geo_loss").text
+    assert "> mycelium (not tested here)</label>" in form
+    assert "> wireguard</label>" in form
+
+
 def test_forms_without_the_pages_token_do_nothing(client: TestClient) -> None:
     before = everything(client)
     files = {"file": ("mine.json", b'{"name": "foreign", "openbach_functions": []}', "application/json")}

@@ -9,6 +9,7 @@ the other end before the tunnel is up. The remote network is unreachable until t
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -29,12 +30,13 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
-from command import LIMIT_S, ROUTES, change, record, run, started, undo, wait_for
+from command import LIMIT_S, LINKS, ROUTES, change, record, run, started, undo, wait_for
 from vpn_folders import describe, kinds, scripts
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
 PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
-"""Where programs may stand that are in no Debian package: the host's own, and those that we have built."""
+"""Where programs may stand that are in no Debian package: the host's own, and those that we have built. Besides the folder
+`bin` of the VPN's own folder, where the virtual engine puts the programs of its user."""
 HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
@@ -54,6 +56,9 @@ STREAMS = ("TCP", "MPTCP", "TLS")
 LAST_LINES = 10
 LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535)}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
+WATCHED = {signal.SIGCHLD, signal.SIGIO}
+RTMGRP_IPV4_IFADDR = 0x10
+"""Group of netlink messages about addresses (linux/rtnetlink.h)."""
 TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2", "10.200.{}.1"), "wait": ("", "")}
 
 
@@ -171,10 +176,13 @@ def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) ->
     """Ends the job when a command that the VPN needs is missing, or its full packets do not fit the way out."""
     missing = [command for command in vpn["commands"] if not shutil.which(command, path=path)]
     if missing:
-        sys.exit(
-            f"this host cannot run {arguments.kind}: there is no command {missing[0]}; the job's playbook (install_vpn.yml) "
-            + (f"builds it if satvpn_built_vpns names {arguments.kind}" if vpn["programs"] else "installs it")
-        )
+        recipe = vpn["programs"].get(missing[0], {})
+        how = "the job's playbook (install_vpn.yml) installs it"
+        if "crate" in recipe:
+            how = f"the job's playbook (install_vpn.yml) builds it if satvpn_built_vpns names {arguments.kind}"
+        elif "host" in recipe:
+            how = f"no package has it: put it into {PROGRAMS.partition(':')[0]} ({recipe['host']})"
+        sys.exit(f"this host cannot run {arguments.kind}: there is no command {missing[0]}; {how}")
     needed = vpn["inner_mtu"] + (vpn["overhead_bytes"] or 0)
     out = [name for name, network in own_networks() if ip_address(arguments.local_ip) in network]
     for name in out if vpn["overhead_bytes"] else []:  # where it is null, the carrier is a stream
@@ -218,7 +226,7 @@ def open_clear_path(arguments: argparse.Namespace) -> None:
 
 
 def unblock_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, *WATCHED})
 
 
 def round_trip(arguments: argparse.Namespace, source: str, daemon: subprocess.Popen[bytes], log: Path) -> str | None:
@@ -242,16 +250,44 @@ def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
     return wanted
 
 
+def is_there(device: str) -> bool:
+    return Path(f"/sys/class/net/{device}").exists()
+
+
+def is_local(address: str) -> bool:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def counted(device: str) -> dict[str, dict[str, int]]:
+    """Packets and bytes by name of the counters that `up` has made in the VPN's nftables table (lib.sh), if there is one."""
+    command = ["nft", "-j", "list", "counters", "table", "inet", device]
+    shown = subprocess.run(command, check=False, capture_output=True, text=True).stdout
+    objects = json.loads(shown or "{}").get("nftables", [])
+    return {one["counter"]["name"]: one["counter"] for one in objects if "counter" in one}
+
+
 def report(arguments: argparse.Namespace, vpn: dict[str, Any], log: Path) -> None:
-    """The tunnel interface's counters, unless it has none or went with its daemon, which an agent ends first; and how often
-    the daemon's log has told of a handshake."""
+    """What went through the tunnel: its interface's counters; of a VPN whose interface has none, or goes with its daemon,
+    which an agent ends first, those of nftables. And how many handshakes there were, where the daemon or a counter tells."""
     known: dict[str, Any] = {}
-    if vpn["device"] and Path(f"/sys/class/net/{arguments.device}").exists():
+    has_counters = vpn["device"] and is_there(arguments.device)
+    counters = {} if has_counters and vpn["handshake_line"] else counted(arguments.device)
+    if has_counters:
         (link,) = json.loads(run("ip", "-s", "-j", "link", "show", arguments.device))
-        for side, counted in (("rx", link["stats64"]["rx"]), ("tx", link["stats64"]["tx"])):
-            known |= {f"{side}_bytes": counted["bytes"], f"{side}_packets": counted["packets"]}
+        for side in ("rx", "tx"):
+            known |= {f"{side}_{unit}": link["stats64"][side][unit] for unit in ("bytes", "packets")}
         known["tx_dropped"] = link["stats64"]["tx"]["dropped"]
-    if vpn["handshake_line"]:
+    else:
+        for side in {"rx", "tx"} & counters.keys():
+            known |= {f"{side}_{unit}": counters[side][unit] for unit in ("bytes", "packets")}
+    if "handshakes" in counters:
+        known["handshakes"] = counters["handshakes"]["packets"]
+    elif vpn["handshake_line"]:
         known["handshakes"] = len(re.findall(vpn["handshake_line"], log.read_text(errors="replace")))
     if known:
         collect_agent.send_stat(collect_agent.now(), **known)
@@ -260,7 +296,7 @@ def report(arguments: argparse.Namespace, vpn: dict[str, Any], log: Path) -> Non
 def environment_of(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path) -> dict[str, str]:
     """What the VPN's scripts get to know."""
     return {
-        "PATH": f"{os.environ.get('PATH', os.defpath)}:{PROGRAMS}",
+        "PATH": f"{os.environ.get('PATH', os.defpath)}:{PROGRAMS}:{scripts(arguments.kind) / 'bin'}",
         "VPN_DIR": str(directory),
         "VPN_ROLE": arguments.role,
         "VPN_DEVICE": arguments.device,
@@ -293,30 +329,55 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     environment = environment_of(arguments, vpn, directory)
     check_host(arguments, vpn, environment["PATH"])
     exchange_keys(arguments, folder, environment)
+    up_s = time.monotonic()
     with ExitStack() as at_end:
         daemon, log = bring_up(arguments, vpn, environment, at_end)
         source = arguments.device if vpn["device"] else arguments.tunnel_ip
-        rtt_ms = wait_for(
-            f"no packet has gone through {arguments.kind}",
-            lambda: round_trip(arguments, source, daemon, log),
-            retry_s=RETRY_S,
-            evidence=lambda: last_lines(log),
-        )
+
+        def proven(missing: str, is_over: Callable[[], bool] = bool) -> str:
+            """The round-trip time of a packet that goes through, as soon as one does, or nothing matters any more."""
+            return wait_for(
+                missing,
+                lambda: "no" if is_over() else round_trip(arguments, source, daemon, log),
+                retry_s=RETRY_S,
+                evidence=lambda: last_lines(log),
+            )
+
+        rtt_ms = proven(f"no packet has gone through {arguments.kind}")
         through = ["ping", "-nqc", "1", "-W", "3", "-I", source, arguments.remote_tunnel_ip]
         record(*through, before="until ", after=" > /dev/null; do sleep 1; done")
         lead_into_tunnel(arguments, vpn["device"], at_end)
-        setup_time_s = time.monotonic() - start_s
+        ready_s = time.monotonic()
+        setup_time_s = ready_s - start_s
         collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
         cc = carrier_congestion_control(arguments) if vpn["carrier"] in STREAMS else None
         collect_agent.send_stat(
-            collect_agent.now(), setup_time_s=setup_time_s, congestion_control=cc, first_rtt_ms=float(rtt_ms)
+            collect_agent.now(),
+            setup_time_s=setup_time_s,
+            up_time_s=ready_s - up_s,
+            congestion_control=cc,
+            first_rtt_ms=float(rtt_ms),
         )
 
         def look() -> None:
             report(arguments, vpn, log)
 
-        if not is_stopped(daemon, vpn["daemon"], arguments.series_s, look):
+        def is_up() -> bool:
+            if (vpn["daemon"] and daemon.poll() is not None) or not is_there(arguments.device):
+                return False
+            if not lost and not is_local(arguments.local_ip):
+                lost.append(arguments.local_ip)
+                missing = f"no packet has gone through {arguments.kind} since this host lost its address {lost[0]},"
+                proven(missing, lambda: bool(signal.sigpending() & SIGNALS))
+            return True
+
+        lost: list[str] = []
+        with changes_of_interfaces():
+            stopped = is_stopped(is_up, daemon, arguments.series_s, look)
+        if not stopped and vpn["daemon"] and daemon.poll() is not None:
             sys.exit(ended(arguments.kind, daemon, log))
+        if not stopped:
+            sys.exit(f"{arguments.kind} ended by itself: its interface is gone{last_lines(log)}")
         look()
 
 
@@ -326,7 +387,7 @@ def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapp
     directory = environment["VPN_DIR"]
     keygen = str(folder / "keygen")
     own, others = (f"/run/vpn-{ip}-{arguments.tunnel}.public" for ip in (arguments.local_ip, arguments.remote_ip))
-    public = run(keygen, environment=environment)
+    public = run(keygen, environment=environment, limit_s=LIMIT_S)
     record("mkdir", "-pm", "700", directory)
     record(keygen, environment=own_words(environment), after=f" > {own}")
     Path(environment["VPN_REMOTE_PUBLIC"]).write_text(exchange(arguments, public))
@@ -360,8 +421,13 @@ def bring_up(
                 preexec_fn=unblock_signals,
             )
         )
-    if not vpn["daemon"] and daemon.wait() != 0:
-        sys.exit(ended(arguments.kind, daemon, log))
+    if not vpn["daemon"]:
+        end_s = time.monotonic() + LIMIT_S
+        while daemon.poll() is None:
+            if signal.sigtimedwait({signal.SIGCHLD}, max(end_s - time.monotonic(), 0)) is None:
+                sys.exit(f"{arguments.kind}: `up` has not ended after {LIMIT_S:g} s{last_lines(log)}")
+        if daemon.returncode != 0:
+            sys.exit(ended(arguments.kind, daemon, log))
     record(str(folder / "up"), environment=own_words(environment), after=" &" if vpn["daemon"] else "")
     return daemon, log
 
@@ -374,21 +440,32 @@ def lead_into_tunnel(arguments: argparse.Namespace, has_device: bool, at_end: Ex
         at_end.callback(undo, "ip", "route", "del", arguments.remote_network, *way, *table)
 
 
-def is_stopped(daemon: subprocess.Popen[bytes], has_daemon: bool, series_s: float, look: Callable[[], None]) -> bool:
-    """Waits for the order to stop, and looks at the counters meanwhile; False if the daemon ends without an order. An agent
+def changes_of_interfaces() -> socket.socket:
+    """As long as it is open, this process gets SIGIO when an interface or an address of this host comes, goes or changes."""
+    changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    changes.bind((0, LINKS | RTMGRP_IPV4_IFADDR))
+    fcntl.fcntl(changes, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(changes, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    return changes
+
+
+def is_stopped(
+    is_up: Callable[[], bool], daemon: subprocess.Popen[bytes], series_s: float, look: Callable[[], None]
+) -> bool:
+    """Waits for the order to stop, and looks at the counters meanwhile; False if the tunnel ends without an order. An agent
     that stops a job ends its children first, so a daemon that ends well may be right, and the order must follow."""
     while (number := next_signal(series_s)) not in SIGNALS:
         if number is None:
             look()
-        elif has_daemon and daemon.poll() is not None:
-            ended_well = daemon.returncode in (0, -signal.SIGTERM)
+        elif not is_up():
+            ended_well = daemon.poll() in (None, 0, -signal.SIGTERM)  # None: its interface goes first
             return ended_well and signal.sigtimedwait(SIGNALS, STOP_GRACE_S) is not None
     return True
 
 
 def next_signal(limit_s: float) -> int | None:
     """None if none has come in that time; 0 waits for ever."""
-    watched = {*SIGNALS, signal.SIGCHLD}
+    watched = {*SIGNALS, *WATCHED}
     if not limit_s:
         return signal.sigwait(watched)
     came = signal.sigtimedwait(watched, limit_s)
@@ -422,7 +499,7 @@ def main() -> None:
             missing = f"{arguments.remote_network} is not reached through {arguments.kind} ({arguments.device})"
             wait_for(missing, lambda: leads_into_tunnel(arguments), told_by=ROUTES)
         return
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, *WATCHED})
     open_clear_path(arguments)  # it is still closed if an earlier tunnel has failed
     if arguments.kind == "none":
         signal.sigwait(SIGNALS)

@@ -28,7 +28,10 @@ LAST_LINES = 30
 
 def main(kind: str, program: str, directory: Path) -> None:
     recipe = describe(kind)["programs"][program]
-    if missing := [tool for tool in ("cargo", *recipe.get("tools", [])) if not shutil.which(tool)]:
+    if "crate" not in recipe:
+        sys.exit(f"{program} is in no registry: get it from {recipe['host']}")
+    tools = ("cargo", *recipe.get("tools", []))
+    if missing := [tool for tool in tools if not shutil.which(tool) and not Path(tool).exists()]:
         sys.exit(f"{program} {recipe['version']} is built from crates.io, and {missing[0]} is missing on this machine")
     work = directory / "work"
     source = unpack(recipe, work)

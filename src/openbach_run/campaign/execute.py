@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import queue
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.spec import RunSpec
-from openbach_run.campaign.sub_runs import unfold
+from openbach_run.campaign.sub_runs import parts_of, unfold, unfold_all
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Reporter
-from openbach_run.results.files import as_csv
+from openbach_run.results.files import columns, csv_line, csv_lines
 from openbach_run.results.measures import brought_up_to_date, measures
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
@@ -30,12 +31,19 @@ LONG_S = 2.0
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run, the engine that is to execute it, what to type to get it again, and what its jobs measure."""
+    """A run, the engine that is to execute it, what its scenario is called in a command and its jobs measure."""
 
     spec: RunSpec
     engine: Engine
-    command: str
+    scenario: str
     measures: Declared = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What to type to get the run again."""
+        settings = [f"{name}={value}" for name, value in self.spec.values.items()]
+        return shlex.join(["./openbach-run", self.scenario, *settings, "--seeds", f"{self.spec.seed},", *self.options])
 
 
 @dataclass
@@ -54,8 +62,8 @@ class Executor:
         return [self.records[one.spec.run_id] for one in runs if one.spec.run_id in self.records]
 
     def execute(self, runs: Sequence[PlannedRun], reporter: Reporter) -> None:
-        """Keeps results.csv up to date meanwhile. Raises what the first failing worker raised (a full disk, say);
-        KeyboardInterrupt ends the guests."""
+        """Adds each run to results.csv as it ends; at the end that has them in the order of `runs`. Raises what the first
+        failing worker raised (a full disk, say); KeyboardInterrupt ends the guests."""
         waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
         begin_s = time.monotonic()
         for number, one in enumerate(runs):
@@ -64,19 +72,18 @@ class Executor:
             done = known_record(self.store, one)
             if done is not None:
                 self.records[done.run_id] = done
-            if self.rerun or one.spec.run_id not in self.records:
+            if self.rerun or done is None:
                 waiting.put(one)
-        self._progress = _Progress(reporter, waiting.qsize(), len(runs) - waiting.qsize())
+        to_do = waiting.qsize()
+        self._progress = _Progress(reporter, to_do, len(runs) - to_do)
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
         self._runs, self._reporter = runs, reporter
-        self._parts: dict[str, list[Record]] = {}
-        self._write_results()
-        cpus = self.cpus[: waiting.qsize()]
-        workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in cpus]
-        for worker in workers:
-            worker.start()
+        self._write_results([] if self.rerun else self.known(runs))
+        workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in self.cpus[:to_do]]
         try:
+            for worker in workers:
+                worker.start()
             for worker in workers:
                 while worker.is_alive():
                     worker.join(0.2)
@@ -86,9 +93,12 @@ class Executor:
             try:
                 self._stop()
             finally:
-                for worker in workers:
+                for worker in (one for one in workers if one.ident is not None):
                     worker.join(10)
             raise
+        finally:
+            with self._lock:
+                self._write_results(self.known(runs))
         if self._errors:
             raise self._errors[0]
 
@@ -119,26 +129,35 @@ class Executor:
         place, record = execute_run(planned, self.store, cpu, lambda event: self._progress.told(spec.run_id, event))
         if self._errors:
             return  # interrupted: no record of what was not let finish
+        where = self.store.keep(place, record)
         with self._lock:
-            where = self.store.keep(place, record)
             replaced = where.name == spec.run_id
             if replaced:
                 self.records[spec.run_id] = record
-            self._parts.pop(spec.run_id, None)
             self._progress.ended(record)
             if not record.finished:
                 self.failed.append(record)
                 kept = "" if replaced else f"\n  the good record of an earlier run stays: {where.with_suffix('')}"
                 said = record.error or "it gave no reason"
                 self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}")
-            self._write_results()
+            self._add_result(self.records.get(spec.run_id))
 
-    def _write_results(self) -> None:
-        known = self.known(self._runs)
-        for record in known:
-            if record.run_id not in self._parts:  # looked at once: this is written after every run
-                self._parts[record.run_id] = unfold(record, self.store.runs / record.run_id)
-        self.store.write("results.csv", as_csv([part for record in known for part in self._parts[record.run_id]]))
+    def _write_results(self, records: Sequence[Record]) -> None:
+        parts = unfold_all(records, self.store.runs)
+        self._columns = columns(parts)
+        self.store.write("results.csv", csv_lines(parts))
+        self._listed = list(records)
+
+    def _add_result(self, record: Record | None) -> None:
+        """A line more; a run with columns that none had before makes the file anew."""
+        if record is None:
+            return
+        parts = unfold(record, self.store.runs / record.run_id)
+        self._listed.append(record)
+        if set(columns(parts)) <= set(self._columns):
+            self.store.add("results.csv", "".join(csv_line(part, self._columns) for part in parts))
+        else:
+            self._write_results(self._listed)
 
 
 def cpus_for(workers: int | None) -> list[int]:
@@ -154,9 +173,13 @@ def known_record(store: Store, planned: PlannedRun) -> Record | None:
     record = store.load(planned.spec.run_id)
     if record is None or not record.finished:
         return None
-    now = brought_up_to_date(record, store.runs / record.run_id, planned.measures)
+    run_dir = store.runs / record.run_id
+    now = brought_up_to_date(record, run_dir, planned.measures)
     if now is not record:
+        now = _with_parts(now, run_dir)
         store.rewrite(now)
+    if now.arguments == planned.spec.values:
+        now = replace(now, arguments=planned.spec.values)  # one object for all seeds
     return now
 
 
@@ -176,7 +199,7 @@ def execute_run(
         outcome = replace(outcome, status=DAMAGED, error=error)
     record = Record(
         spec.run_id,
-        spec.scenario["name"],
+        spec.scenario_name,
         spec.values,
         spec.seed,
         outcome.status,
@@ -187,10 +210,17 @@ def execute_run(
         measured,
         planned.command,
         spec.identity,
-        list(planned.engine.packages),
+        planned.engine.packages,
         to_records(planned.measures),
     )
-    return place, record
+    return place, _with_parts(record, place) if spec.cell.origin.sub_scenarios else replace(record, parts=[])
+
+
+def _with_parts(record: Record, run_dir: Path) -> Record:
+    try:
+        return replace(record, parts=parts_of(record, run_dir))
+    except DamagedRecord:  # its status or its row says so
+        return record
 
 
 def _cell(spec: RunSpec) -> str:
@@ -204,6 +234,8 @@ class _Progress:
         self._reporter = reporter
         self._to_do, self._known = to_do, known
         self._virtual_s: dict[str, float] = {}
+        """Of the runs that go on."""
+        self._ended_virtual_s = 0.0
         self._start_s = time.monotonic()
         self._ended = 0
 
@@ -214,7 +246,8 @@ class _Progress:
         self._virtual_s[run_id] = float(event.get("t_s", 0.0))
 
     def ended(self, record: Record) -> None:
-        self._virtual_s[record.run_id] = record.virtual_s
+        self._virtual_s.pop(record.run_id, None)
+        self._ended_virtual_s += record.virtual_s
         self._ended += 1
         self.show()
 
@@ -222,7 +255,7 @@ class _Progress:
         if not self._to_do:
             return
         wall_s = time.monotonic() - self._start_s
-        virtual_s = sum(self._virtual_s.values())
+        virtual_s = self._ended_virtual_s + sum(list(self._virtual_s.values()))
         to_go = ""
         if self._ended:
             to_go = f", {(self._to_do - self._ended) * wall_s / self._ended:.0f} s to go"

@@ -7,9 +7,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from openbach_run.guest.main import LINK_FILES
+from openbach_run.openbach.scenario import Scenario
 from openbach_run.prose import acting_job, acting_scenario
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
@@ -17,50 +19,124 @@ VIRTUAL_LIMIT_S = 4 * 3600.0
 
 
 @dataclass(frozen=True)
-class RunSpec:
-    """Everything a run depends on; its hash, without the words for people, is the record's name."""
+class Origin:
+    """What all runs of a scenario in a campaign have in common."""
 
-    scenario: dict[str, Any]
-    sub_scenarios: dict[str, dict[str, Any]]
-    arguments: dict[str, str]
-    seed: int
-    jobs: dict[str, dict[str, Any]]
-    inventory: dict[str, Any]
-    identity: dict[str, str]
+    scenario: Scenario
+    """With the addresses of the inventory."""
+    sub_scenarios: Mapping[str, Scenario] = field(default_factory=dict)
+    jobs: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    inventory: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that acts in it; in a campaign it is taken once."""
+        return _digest({
+            "scenario": _acting(self.scenario),
+            "sub_scenarios": {name: _acting(sub) for name, sub in self.sub_scenarios.items()},
+            "jobs": {name: acting_job(job) for name, job in self.jobs.items()},
+            "inventory": self.inventory,
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """A cell: all that its runs depend on but the seed."""
+
+    origin: Origin
+    values: dict[str, str]
+    """Of arguments and constants, those of sub-scenarios included, as they were given: the columns of results.csv."""
+    identity: dict[str, str] = field(default_factory=dict)
     """Of the engine: kernel, guest tree, and the code that this run uses."""
-    uses: dict[str, list[str]] = field(default_factory=dict)
+    uses: Mapping[str, list[str]] = field(default_factory=dict)
     """Jobs and folders (additions.py) by kind."""
     link_files: dict[str, str] = field(default_factory=dict)
     """Content of the files that arguments and constants name, by their name."""
-    values: dict[str, str] = field(default_factory=dict)
-    """Of arguments and constants, those of sub-scenarios included, as they were given: the columns of results.csv."""
 
-    @property
+    @cached_property
+    def digest(self) -> str:
+        own = {name: value for name, value in self.__dict__.items() if name not in ("origin", "digest")}
+        return _digest({**own, "origin": self.origin.digest})
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything a run depends on; its hash, without the words for people, is the record's name. Small: a campaign may have
+    a hundred thousand."""
+
+    cell: CellSpec
+    seed: int
+
+    @cached_property
     def run_id(self) -> str:
         """16 hexadecimal digits."""
-        acting = {
-            **self.__dict__,
-            "scenario": acting_scenario(self.scenario),
-            "sub_scenarios": {name: acting_scenario(stored) for name, stored in self.sub_scenarios.items()},
-            "jobs": {name: acting_job(job) for name, job in self.jobs.items()},
-        }
-        canonical = json.dumps(acting, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        return _digest([self.cell.digest, self.seed])[:16]
+
+    @property
+    def values(self) -> dict[str, str]:
+        return self.cell.values
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return self.cell.identity
+
+    @property
+    def scenario_name(self) -> str:
+        return self.cell.origin.scenario.name
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        names = self.cell.origin.scenario.arguments
+        return {name: value for name, value in self.values.items() if name in names}
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """In stored form, with the values of its constants."""
+        return self._stored(self.cell.origin.scenario)
+
+    @property
+    def sub_scenarios(self) -> dict[str, dict[str, Any]]:
+        return {name: self._stored(sub) for name, sub in self.cell.origin.sub_scenarios.items()}
+
+    def _stored(self, scenario: Scenario) -> dict[str, Any]:
+        arguments = self.cell.origin.scenario.arguments
+        constants = {name: value for name, value in self.values.items() if name not in arguments}
+        return scenario.with_constants(constants).as_stored()
 
     def for_guest(self) -> dict[str, Any]:
         """The run.json that the guest reads. The guest finds the files in LINK_FILES, under the names of arguments and
         constants; `values` has these as they were given."""
-        there = {name: f"{LINK_FILES}/{name}" for name in self.link_files}
+        cell = self.cell
+        there = {name: f"{LINK_FILES}/{name}" for name in cell.link_files}
+        scenario = self.scenario
         return {
-            **self.__dict__,
-            "arguments": _put(self.arguments, there),
-            "scenario": {**self.scenario, "constants": _put(self.scenario["constants"], there)},
+            "scenario": {**scenario, "constants": _put(scenario["constants"], there)},
             "sub_scenarios": {
                 name: {**stored, "constants": _put(stored["constants"], there)}
                 for name, stored in self.sub_scenarios.items()
             },
+            "arguments": _put(self.arguments, there),
+            "seed": self.seed,
+            "jobs": cell.origin.jobs,
+            "inventory": cell.origin.inventory,
+            "identity": cell.identity,
+            "uses": cell.uses,
+            "link_files": cell.link_files,
+            "values": cell.values,
             "virtual_limit_s": VIRTUAL_LIMIT_S,
         }
+
+
+def _acting(scenario: Scenario) -> dict[str, Any]:
+    """As it is stored, without words; with places for what may follow another value, and without the values of what
+    NAME=VALUE sets: they are a cell's."""
+    stored = acting_scenario(scenario.spelled_out.as_stored())
+    cells = scenario.defaults
+    return {**stored, "constants": {name: value for name, value in stored["constants"].items() if name not in cells}}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _put(values: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

@@ -21,39 +21,39 @@ from openbach_run.results.run_files import DamagedRecord
 
 def unfold(record: Record, run_dir: Path) -> list[Record]:
     """A record of each sub-scenario instance with its own arguments and measures; the record itself if its scenario did
-    anything but start scenarios, or ended before it started one. Also itself where what it has left was damaged since; the
-    log names the file."""
+    anything but start scenarios, or ended before it started one. Also itself where what an older version has left was
+    damaged since; the log names the file."""
     try:
-        return _unfold(record, run_dir)
+        parts = parts_of(record, run_dir) if record.parts is None else record.parts
     except DamagedRecord as damage:
         logging.getLogger(__name__).warning("%s; its row is that of record.json", damage)
         return [record]
+    return [replace(record, **part, parts=[]) for part in parts] or [record]
 
 
-def _unfold(record: Record, run_dir: Path) -> list[Record]:
+def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
+    """`Record.parts`, from what the run has left. Raises DamagedRecord."""
     told = events(run_dir)
     root = _root(told)
     if any(event["event"] == "job_started" and event["scenario_instance_id"] == root for event in told):
-        return [record]
+        return []
     own = _own_arguments(run_dir)
     constants = {} if own is None else {name: value for name, value in record.arguments.items() if name not in own}
     ends = {event["scenario_instance_id"]: event for event in told if event["event"] == "scenario_ended"}
-    parts = [
-        replace(
-            record,
-            scenario=event["scenario"],
-            arguments={**event["arguments"], **constants},
-            status=ends[number]["status"]
+    return [
+        {
+            "scenario": event["scenario"],
+            "arguments": {**event["arguments"], **constants},
+            "status": ends[number]["status"]
             if number in ends and record.status not in (COMPLAINED, DAMAGED)
             else record.status,
-            virtual_s=ends[number]["t_s"] - event["t_s"] if number in ends else 0.0,
-            measures=measures(run_dir, measures_of(record), event["arguments"], number),
-        )
+            "virtual_s": ends[number]["t_s"] - event["t_s"] if number in ends else 0.0,
+            "measures": measures(run_dir, measures_of(record), event["arguments"], number),
+        }
         for event in told
         if event["event"] == "scenario_started" and "parent_id" in event
         for number in [event["scenario_instance_id"]]
     ]
-    return parts or [record]
 
 
 def unfold_all(records: Sequence[Record], runs: Path) -> list[Record]:

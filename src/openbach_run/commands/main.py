@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -122,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="run on the workers of this Dask scheduler, tcp://HOST:8786, that have this checkout (docs/guide.md)",
+        help="run on the workers of this Dask scheduler, tcp://HOST:8786, that have this checkout (docs/clusters.md)",
     )
     made.add_argument(
         "--dry-run", action="store_true", help="only say how many runs there are to do, how long and how large they are"
@@ -166,7 +166,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         dest="additions",
         help="VPNs, congestion controls, jobs, satellites, topologies, scenarios of yours: a directory of this checkout's"
-        " shape (vpn-configs/NAME, congestion-controls/NAME, …; docs/guide.md)",
+        " shape (vpn-configs/NAME, congestion-controls/NAME, …; docs/additions.md)",
     )
     made.add_argument(
         "--jobs",
@@ -303,11 +303,9 @@ def _planned(
             inventory = _inventory(campaign, arguments, additions, controller)
             engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
             engine.prepare(reporter.show)
+            scenario, options = _shown(campaign.path), tuple(_options(controller, arguments))
             for spec in campaign.runs(packages, inventory, additions, engine.identity_of):
-                settings = [f"{name}={value}" for name, value in spec.values.items()]
-                options = _options(controller, arguments)
-                command = _command(campaign.path, [*settings, "--seeds", f"{spec.seed},", *options])
-                planned[spec.run_id] = PlannedRun(spec, engine, command, campaign.measures)
+                planned[spec.run_id] = PlannedRun(spec, engine, scenario, campaign.measures, options)
     return list(planned.values())
 
 
@@ -349,10 +347,6 @@ def _options(controller: Controller | None, arguments: argparse.Namespace) -> li
     return [*_path_options(arguments), *platform]
 
 
-def _command(path: Path, words: Sequence[str]) -> str:
-    return shlex.join(["./openbach-run", _shown(path), *words])
-
-
 def _shown(path: Path) -> str:
     """As from the checkout, if it is in there."""
     file = path.resolve()
@@ -368,21 +362,22 @@ def _path_options(arguments: argparse.Namespace) -> list[str]:
 
 def _description(
     path: Path, arguments: argparse.Namespace, campaigns: Sequence[Campaign], planned: Sequence[PlannedRun]
-) -> str:
-    """What was asked for: a report shows also what has not been run."""
+) -> Iterator[str]:
+    """What was asked for, as JSON, a run a line: a report shows also what has not been run."""
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
     options += _path_options(arguments)
-    runs = [
-        {"run_id": spec.run_id, "scenario": spec.scenario["name"], "arguments": spec.values, "seed": spec.seed}
-        for spec in (one.spec for one in planned)
-    ]
     asked = {
-        "command": _command(path, [*arguments.settings, *options]),
+        "command": shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options]),
         "commit": _commit(),
         "plots": {campaign.scenario.name: campaign.plot for campaign in campaigns},
-        "runs": runs,
     }
-    return json.dumps(asked, indent=1) + "\n"
+    yield from (f"{'{' if number == 0 else ' '}{json.dumps(name)}: {json.dumps(value)},\n"
+                for number, (name, value) in enumerate(asked.items()))  # fmt: skip
+    yield ' "runs": [\n'
+    for number, spec in enumerate(one.spec for one in planned):
+        run = {"run_id": spec.run_id, "scenario": spec.scenario_name, "arguments": spec.values, "seed": spec.seed}
+        yield f"{',' if number else ' '}{json.dumps(run)}\n"
+    yield "]}\n"
 
 
 def _commit() -> str | None:

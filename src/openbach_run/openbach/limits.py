@@ -31,6 +31,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Job, convert
 from openbach_run.openbach.scenario import SAME, Scenario
+from openbach_run.openbach.start import names_in
 from openbach_run.openbach.values import job_values, jobs_started, placeholders, sole_placeholder
 from openbach_run.units import MULTIPLIERS, number
 
@@ -54,6 +55,12 @@ class Use:
     template: str
     beside: Mapping[str, str] = field(default_factory=dict)
     """Templates of the arguments, itself included, of the same start of the job some of whose values it refuses together."""
+
+    @property
+    def names(self) -> set[str]:
+        """The names from whose values it follows whether its own is refused."""
+        asked = {name for refused in self.argument.limits.get("refused", ()) for name in rules.names(refused["if"])}
+        return names_in(self.template).union(*(names_in(self.beside[name]) for name in asked & self.beside.keys()))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +100,13 @@ def flat(declared: Declared) -> list[Measure]:
 
 
 def to_records(declared: Declared) -> dict[str, list[dict[str, Any]]]:
-    """As a record keeps them."""
-    return {job: [asdict(one) for one in measures] for job, measures in declared.items()}
+    """As a record keeps them. Not to be changed: all records have the same."""
+    return _to_records(tuple(declared.items()))
+
+
+@lru_cache
+def _to_records(declared: tuple[tuple[str, tuple[Measure, ...]], ...]) -> dict[str, list[dict[str, Any]]]:
+    return {job: [asdict(one) for one in measures] for job, measures in declared}
 
 
 def from_records(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[Measure, ...]]:

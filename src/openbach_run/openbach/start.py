@@ -35,6 +35,25 @@ def check_values(scenario: Scenario, values: Mapping[str, str], jobs: Mapping[st
                 raise Malformed(400, answer, f"{where} with {given}" if given else where) from None
 
 
+def names_used(scenario: Scenario, jobs: Mapping[str, Job]) -> list[set[str]]:
+    """For every value of the scenario that `check_values` looks at, the names that it follows from: two starts with the same
+    values of these names have the same value there."""
+    found: dict[tuple[int, str], set[str]] = {}
+    for one in (scenario, scenario.spelled_out):
+        for index, function in enumerate(one.functions):
+            for place, _, text in _typed_texts(function, jobs):
+                found.setdefault((index, place), set()).update(names_in(text))
+    return list(found.values())
+
+
+def names_in(text: str) -> set[str]:
+    """The placeholders of a text; none of one that is refused whatever their values are."""
+    try:
+        return set(placeholders(text))
+    except ValueError:
+        return set()
+
+
 def _typed_texts(function: Mapping[str, Any], jobs: Mapping[str, Job]) -> Iterator[tuple[str, str, str]]:
     """Place, type and text of every value of a function that is put together at start."""
     kind = kind_of(function)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class Cell:
 
     values: dict[str, str]
     runs: list[Run] = field(default_factory=list)
+    _estimates: dict[str, Estimate | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def measured(self, measure: str) -> dict[int, float]:
         """The measure by seed, of the runs that finished and have it."""
@@ -52,7 +54,10 @@ class Cell:
         return found
 
     def estimate(self, measure: str) -> Estimate | None:
-        return estimate(list(self.measured(measure).values()))
+        """Made once: tables, figures and claims ask for the same."""
+        if measure not in self._estimates:
+            self._estimates[measure] = estimate(list(self.measured(measure).values()))
+        return self._estimates[measure]
 
     @property
     def failed(self) -> list[Record]:
@@ -112,6 +117,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
     """Raises InputError for a directory without the results of a campaign."""
     commands: list[str] = []
     cells: dict[tuple[tuple[str, str], ...], Cell] = {}
+    seeds: dict[int, set[int]] = {}
     plots: dict[str, Plot] = {}
     for directory in directories:
         asked = _asked(directory)
@@ -131,7 +137,8 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             values = {"scenario": name, "orbit": orbit, **_followers_named(arguments)}
             values = {printable(one): printable(value) for one, value in values.items()}
             cell = cells.setdefault(tuple(values.items()), Cell(values))
-            if planned["seed"] not in {run.seed for run in cell.runs}:
+            if planned["seed"] not in seeds.setdefault(id(cell), set()):
+                seeds[id(cell)].add(planned["seed"])
                 cell.runs.append(Run(planned["seed"], run_dir, record))
     found = Campaigns(commands, list(cells.values()), plots=plots)
     return replace(found, declared=_declared(found.records))
@@ -143,6 +150,7 @@ def _declared(records: Sequence[Record]) -> Declared:
     return {name: package.measures for name, package in ours.items()} | measures_of_all(records)
 
 
+@cache
 def printable(text: str) -> str:
     """With escapes (`\\n`, `\\x1b`) for what cannot be printed: a line remains a line wherever it is set."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
@@ -240,14 +248,21 @@ def _same_number(one: str, other: str) -> bool:
     return is_number(one) and is_number(other) and float(one) == float(other)
 
 
-def partner(cell: Cell, others: Iterable[Cell], free: Iterable[str]) -> list[Cell]:
-    """The cells that have the same values as `cell` but for the arguments in `free`; itself is none of them."""
-    ignored = set(free)
+class Partners:
+    """Of cells those that have the same values as a given one but for the arguments in `free`."""
 
-    def rest(one: Cell) -> dict[str, str]:
-        return {name: value for name, value in one.values.items() if name not in ignored}
+    def __init__(self, cells: Iterable[Cell], free: Iterable[str]) -> None:
+        self._free = frozenset(free)
+        self._by_rest: dict[frozenset[tuple[str, str]], list[Cell]] = {}
+        for cell in cells:
+            self._by_rest.setdefault(self._rest(cell), []).append(cell)
 
-    return [other for other in others if other is not cell and rest(other) == rest(cell)]
+    def of(self, cell: Cell) -> list[Cell]:
+        """In their order; `cell` itself is none of them."""
+        return [other for other in self._by_rest.get(self._rest(cell), ()) if other is not cell]
+
+    def _rest(self, cell: Cell) -> frozenset[tuple[str, str]]:
+        return frozenset(one for one in cell.values.items() if one[0] not in self._free)
 
 
 def name_of(cell: Cell, names: Sequence[str]) -> str:

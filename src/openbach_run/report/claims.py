@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from openbach_run.openbach.measures import from_name
-from openbach_run.report.cells import Campaigns, Cell, Selection, matches, name_of, partner
+from openbach_run.report.cells import Campaigns, Cell, Partners, Selection, matches, name_of
 from openbach_run.results.intervals import Estimate, difference, ratio
 
 MIN_SEEDS = 5
@@ -162,11 +162,11 @@ def compare(part: Part, cells: Sequence[Cell]) -> list[Comparison]:
     if part.against is None:
         return [_judged(part, cell, None, missing) for cell in speakers]
     candidates = [cell for cell in cells if matches(cell, part.against)]
-    free = {*part.against, *part.best_over}
+    partners = Partners(candidates, {*part.against, *part.best_over})
     return [
         _judged(part, cell, against, missing)
         for cell in speakers
-        for against in _best(partner(cell, candidates, free), part.against_best_over, part)
+        for against in _best(partners.of(cell), part.against_best_over, part)
     ]
 
 

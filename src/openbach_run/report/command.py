@@ -24,6 +24,8 @@ from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, a
 TEMPLATES = REPOSITORY / "reports/templates"
 FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
 BASELINE = {"vpn": "none", "pep": "none"}
+MOST_DRAWINGS = 150
+"""With so many the sections that follow have tables only: nobody looks at more, and each takes a quarter of a second."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
 
 DESCRIPTION = """\
@@ -114,14 +116,17 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
         "platform": content.platform_table(campaigns, content.named_packages(Additions())),
     }
     sections = []
+    drawn = 0
     for number, setting in enumerate(settings):
         reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(settings))
-        drawings = content.drawings(setting, baseline)
+        undrawn = drawn >= MOST_DRAWINGS
+        drawings = [] if undrawn else content.drawings(setting, baseline)
+        drawn += len(drawings)
         for drawing in drawings:
             drawing.save(output / "figures")
         of_setting = content.tables(setting, baseline)
         named_tables.update(of_setting)
-        sections.append({"setting": setting, "drawings": drawings, "tables": of_setting})
+        sections.append({"setting": setting, "drawings": drawings, "tables": of_setting, "undrawn": undrawn})
     for name, table in named_tables.items():
         for ending, form in FORMS.items():
             (output / "tables" / f"{name}.{ending}").write_text(form(table))
@@ -155,6 +160,7 @@ def _text(
         tables=named_tables,
         failures=content.failures(campaigns),
         best=content.best_transports(campaigns),
+        drawn=sum(len(section["drawings"]) for section in sections),
         pep_hosts=pep_hosts(campaigns),
         content=content,
         rows=markdown_rows,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -86,11 +86,15 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
+    of_scenario: dict[str, dict[str, set[str]]] = {}
+    for key in groups:
+        values_of = of_scenario.setdefault(dict(key)["scenario"], {})
+        for name, value in key:
+            values_of.setdefault(name, set()).add(value)
     for key, cells in groups.items():
         shared = {name: value for name, value in key if value not in ("", SAME)}  # same: no value of its own
         scenario = shared.pop("scenario")
-        siblings = [dict(other) for other in groups if dict(other)["scenario"] == scenario]
-        told_apart = {name: value for name, value in shared.items() if len({one[name] for one in siblings}) > 1}
+        told_apart = {name: value for name, value in shared.items() if len(of_scenario[scenario][name]) > 1}
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
         told_apart.pop("orbit", None)
         orbit = shared.pop("orbit", "")
@@ -323,9 +327,11 @@ def best_transports(campaigns: Campaigns) -> list[Markdown]:
 def failures(campaigns: Campaigns) -> list[Markdown]:
     """Every cell with runs that failed or are missing, with the first failure's words."""
     told: list[Markdown] = []
+    arguments = {name for cell in campaigns.cells for name in cell.values}
+    told_apart = {name for name in arguments if name == "scenario" or len(campaigns.distinct(name)) > 1}
     for cell in campaigns.cells:
         if not cell.whole:
-            names = [name for name in cell.values if name == "scenario" or len(campaigns.distinct(name)) > 1]
+            names = [name for name in cell.values if name in told_apart]
             count = f"{len(cell.failed)} failed, {cell.not_run} not run, of {len(cell.runs)}"
             first = f": {cell.failed[0].status}, {(cell.failed[0].error or '-').splitlines()[0]}" if cell.failed else ""
             told.append(plain(f"{name_of(cell, names)}: {count}{first}"))
@@ -346,16 +352,18 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     records = campaigns.records
     names = list(dict.fromkeys(name for record in records for name in record.identity))
     rows = [[name, ", ".join(dict.fromkeys(record.identity.get(name, "–") for record in records))] for name in names]
-    known = [f"{name} {' and '.join(found)}" for name in packages if (found := _versions(campaigns, name))]
+    there = dict.fromkeys(
+        one for several in {id(one.packages): one.packages for one in records}.values() for one in several
+    )
+    known = [f"{name} {' and '.join(found)}" for name in packages if (found := _versions(there, name))]
     rows.append(["packages", ", ".join(known)])
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
     return Table("What the figures depend on", ["", "version"], rows, "every package is in each run's record.json", 2)
 
 
-def _versions(campaigns: Campaigns, name: str) -> list[str]:
-    found = (one.split("_")[1] for record in campaigns.records for one in record.packages if one.split("_")[0] == name)
-    return list(dict.fromkeys(found))
+def _versions(packages: Iterable[str], name: str) -> list[str]:
+    return list(dict.fromkeys(one.split("_")[1] for one in packages if one.split("_")[0] == name))
 
 
 def named_packages(additions: Additions) -> list[str]:
@@ -369,5 +377,17 @@ def named_packages(additions: Additions) -> list[str]:
 def page_of(docs: Path, name: str) -> Markdown:
     """The text of docs/`name`.md below its title, its headings one level lower, without links to other files."""
     _, _, text = (docs / f"{name}.md").read_text(encoding="utf-8").partition("\n")
+    return _inside(text, 1)
+
+
+def method(docs: Path) -> Markdown:
+    """The pages that docs/method/README.md lists, in its order, their headings two levels lower, without links to other
+    files."""
+    listed = re.findall(r"^- \[.+?\]\((.+?)\)", (docs / "method/README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = [(docs / "method" / name).read_text(encoding="utf-8") for name in listed]
+    return Markdown("\n\n".join(_inside(page, 2) for page in pages))
+
+
+def _inside(text: str, levels: int) -> Markdown:
     unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", text.strip())
-    return Markdown(re.sub(r"^#", "##", unlinked, flags=re.MULTILINE))
+    return Markdown(re.sub(r"^#", "#" * (levels + 1), unlinked, flags=re.MULTILINE))

@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from openbach_run.openbach.measures import Measure, flat, measure_of
-from openbach_run.report.cells import Campaigns, Cell, partner
+from openbach_run.report.cells import Campaigns, Cell, Partners
 from openbach_run.report.claims import Verdict
 from openbach_run.results.intervals import Estimate, difference, ratio
 
@@ -25,10 +25,12 @@ def cells_csv(campaigns: Campaigns, baseline: Mapping[str, str]) -> str:
     """One row per cell and measure, with its difference from and ratio to the baseline with otherwise the same values.
     Low and high are the ends of the 95 % interval. A cell without any measure has one row."""
     names = list(dict.fromkeys(name for cell in campaigns.cells for name in cell.values))
+    declared = flat(campaigns.declared)
+    partners = Partners(campaigns.cells, baseline)
     rows = (
         [*(cell.values.get(name, "") for name in names), *row]
         for cell in campaigns.cells
-        for row in _of_cell(cell, _baseline_of(cell, campaigns.cells, baseline), flat(campaigns.declared))
+        for row in _of_cell(cell, _baseline_of(cell, partners, baseline), declared)
     )
     return _text([*names, *CELL_COLUMNS], rows)
 
@@ -48,10 +50,10 @@ def _of_cell(cell: Cell, bare: Cell | None, declared: Sequence[Measure]) -> Iter
         ]  # fmt: skip
 
 
-def _baseline_of(cell: Cell, cells: Sequence[Cell], baseline: Mapping[str, str]) -> Cell | None:
+def _baseline_of(cell: Cell, partners: Partners, baseline: Mapping[str, str]) -> Cell | None:
     if baseline.items() <= cell.values.items():
         return None
-    return next((one for one in partner(cell, cells, baseline) if baseline.items() <= one.values.items()), None)
+    return next((one for one in partners.of(cell) if baseline.items() <= one.values.items()), None)
 
 
 def claims_csv(verdicts: Sequence[Verdict]) -> str:

@@ -19,7 +19,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.openbach.measures import Declared, Measure, over_time
-from openbach_run.report.cells import Cell, file_name, is_number, partner, said
+from openbach_run.report.cells import Cell, Partners, file_name, is_number, said
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.results.record import statistics
 
@@ -167,7 +167,7 @@ def compared(
 def against(cell: Cell, cells: Sequence[Cell], baseline: Mapping[str, str], measure: str) -> Estimate | None:
     """Ratio to the cell that has the baseline's values and otherwise the same; None for that cell itself."""
     partners = [
-        one for one in partner(cell, cells, baseline) if all(one.values.get(k) == v for k, v in baseline.items())
+        one for one in Partners(cells, baseline).of(cell) if all(one.values.get(k) == v for k, v in baseline.items())
     ]
     return ratio(cell.measured(measure), partners[0].measured(measure)) if partners else None
 

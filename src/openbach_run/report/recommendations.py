@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openbach_run.report.cells import Cell, partner
+from openbach_run.report.cells import Cell, Partners
 from openbach_run.report.claims import MIN_SEEDS
 from openbach_run.results.intervals import Estimate, ratio
 
@@ -48,7 +48,7 @@ def recommend(cells: Sequence[Cell], measure: str) -> Recommendation | None:
     found = best.estimate(measure)
     assert found is not None
     without = {"vpn": "none", "pep": "none"}
-    bare = [cell for cell in partner(best, cells, without) if without.items() <= cell.values.items()]
+    bare = [cell for cell in Partners(cells, without).of(best) if without.items() <= cell.values.items()]
     against = ratio(best.measured(measure), bare[0].measured(measure)) if bare else None
     return Recommendation(
         best, found, [cell for cell in others if _within(AS_GOOD, cell, best, measure, whole=False)], against

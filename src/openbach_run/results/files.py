@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ FIRST = ("vpn", "pep", "cc", "loss")
 """Arguments whose columns come first, where a scenario has them."""
 NUMBERS = {"seed": "int64", "virtual_s": "float64", "wall_s": "float64"}
 """Columns besides measures that are numbers in results.parquet; all others are text, arguments as they were given."""
+
+BATCH = 10_000
+"""Rows that results.parquet is made of at a time."""
 
 
 def row(record: Record) -> dict[str, Any]:
@@ -34,25 +37,40 @@ def row(record: Record) -> dict[str, Any]:
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
 
 
-def columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def columns(records: Iterable[Record]) -> list[str]:
     """Names of all columns; those that only some rows have come before the column that follows them there."""
+    shapes = {(*record.arguments, "", *record.measures): record for record in records}
     merged: list[str] = []
-    for one in rows:
+    for record in shapes.values():
         place = 0
-        for name in one:
+        for name in row(record):
             if name not in merged:
                 merged.insert(place, name)
             place = merged.index(name) + 1
     return merged
 
 
-def as_csv(records: Sequence[Record]) -> str:
-    rows = [row(record) for record in records]
+def csv_lines(records: Sequence[Record]) -> Iterator[str]:
+    """The head and a line for each record."""
+    names = columns(records)
+    yield _line(names)
+    for record in records:
+        yield csv_line(record, names)
+
+
+def csv_line(record: Record, names: Sequence[str]) -> str:
+    values = row(record)
+    return _line([values.get(name) for name in names])
+
+
+def _line(values: Sequence[Any]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns(rows), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    csv.writer(text, lineterminator="\n").writerow(values)
     return text.getvalue()
+
+
+def as_csv(records: Sequence[Record]) -> str:
+    return "".join(csv_lines(records))
 
 
 def as_json(records: Sequence[Record]) -> str:
@@ -64,23 +82,30 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    rows = [row(record) for record in records]
     declared = flat(measures_of_all(records))
-    measured = {name: measure_of(name, declared)[1] for record in records for name in record.measures}
+    measured = {
+        name: measure_of(name, declared)[1] for name in {name for record in records for name in record.measures}
+    }
     types = {
-        **{name: _type(measure, [one.get(name) for one in rows]) for name, measure in measured.items()},
+        **{
+            name: _type(measure, (record.measures.get(name) for record in records))
+            for name, measure in measured.items()
+        },
         **NUMBERS,
         **{name: "string" for record in records for name in record.arguments},
     }
-    names = columns(rows)
-    arrays = [pyarrow.array([one.get(name) for one in rows], types.get(name, "string")) for name in names]
+    names = columns(records)
     words = {name: {"unit": measure.unit, "title": measure.title} for name, measure in measured.items()}
-    fields = [
-        pyarrow.field(name, array.type, metadata=words.get(name)) for name, array in zip(names, arrays, strict=True)
-    ]
-    pyarrow.parquet.write_table(pyarrow.table(arrays, schema=pyarrow.schema(fields)), file)
+    schema = pyarrow.schema([
+        pyarrow.field(name, pyarrow.type_for_alias(types.get(name, "string")), metadata=words.get(name)) for name in names
+    ])  # fmt: skip
+    with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+        for first in range(0, len(records), BATCH) or [0]:
+            rows = [row(record) for record in records[first : first + BATCH]]
+            arrays = [pyarrow.array([one.get(name) for one in rows], schema.field(name).type) for name in names]
+            writer.write_table(pyarrow.table(arrays, schema=schema))
 
 
-def _type(measure: Measure, values: Sequence[Any]) -> str:
+def _type(measure: Measure, values: Iterable[Any]) -> str:
     """Older records may have a measure as it was declared then."""
     return "int64" if measure.type == "int" and not any(isinstance(one, float) for one in values) else "float64"

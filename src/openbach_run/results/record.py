@@ -4,11 +4,17 @@
     results/<scenario>/
         campaign.json               what was asked for: the command, and every run it comes to
         results.csv results.parquet one row per run
+        shared/<hash>.json          of several records: the engine's identity, the guest's packages, what jobs measure
         runs/<run_id>/
             record.json             what was run, how it ended, how to do it again
-            run.json                what the guest got: scenario, arguments, seed, jobs, inventory
-            commands.sh             the commands that built the platform
-            result.json events.jsonl statistics.jsonl jobs/ console.log [capture.pcapng]
+            statistics.jsonl.gz     every statistic that a job sent
+            events.jsonl.gz         what the director did
+            files.tar.gz            run.json (what the guest got), commands.sh (which built the platform), result.json,
+                                    console.log, jobs/*/{stdout,stderr,job.json}
+            [capture.pcapng]
+
+A run that goes on, and one that has failed, has its files as the guest writes them: statistics.jsonl, events.jsonl and
+those of files.tar.gz. So have the finished ones of older versions.
 
 A record is made as <run_id>.unfinished and renamed when it is whole: a killed command leaves no half of one. The
 record that a --rerun replaces waits as <run_id>.replaced meanwhile, and comes back if the command is killed then. A good
@@ -18,12 +24,15 @@ record is never replaced by one of a run that failed: that one is kept beside it
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from sys import intern
 from types import NoneType
 from typing import Any
 
@@ -37,6 +46,11 @@ DAMAGED = "Record Damaged"
 PROBE_BYTES = 1 << 20
 """What is written to see that a disk is not full; a record without its capture is smaller."""
 
+
+LEFT_OUT = ("record.json", "capture.pcapng")
+"""Files that a finished run has as they are, beside the packed ones."""
+SHARED = ("identity", "packages", "declared")
+"""Fields of a record that most records of a campaign have in common: in shared/."""
 
 LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType)}
 METADATA: dict[str, Any] = {
@@ -78,9 +92,12 @@ class Record:
     command: str
     """Type this to get it again."""
     identity: dict[str, str]
-    packages: list[str]
+    packages: Sequence[str]
     declared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """What the measures are, by job, as the jobs have declared them (openbach/measures.py)."""
+    parts: list[dict[str, Any]] | None = None
+    """Of a scenario that only starts others, the fields of each one's own record in place of these; [] of any other one;
+    None in older records."""
 
     @property
     def finished(self) -> bool:
@@ -93,6 +110,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.runs = directory / "runs"
+        self._shared = _Shared(directory / "shared")
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -141,12 +159,12 @@ class Store:
             run_files.remove(probe)
 
     def load(self, run_id: str) -> Record | None:
-        return _read(self.runs / run_id)
+        return self._read(self.runs / run_id)
 
     def all(self) -> list[Record]:
         """Every record that is there, of whatever campaign, by run_id."""
         places = sorted(place for place in self.runs.glob("*") if not place.suffix)
-        return [record for place in places if (record := _read(place)) is not None]
+        return [record for place in places if (record := self._read(place)) is not None]
 
     def begin(self, run_id: str) -> Path:
         """A new directory for a run that starts."""
@@ -158,7 +176,9 @@ class Store:
     def keep(self, unfinished: Path, record: Record) -> Path:
         """Completes a run's directory and gives it its name, in place of an older one; returns where it is then: beside a
         good record if the run failed."""
-        run_files.write_new(unfinished, "record.json", _text(record))
+        if record.finished:
+            run_files.pack(unfinished, LEFT_OUT)
+        run_files.write_new(unfinished, "record.json", self._text(record))
         place = self.runs / record.run_id
         failed, replaced = place.with_suffix(".failed"), place.with_suffix(".replaced")
         run_files.remove(failed)
@@ -177,31 +197,76 @@ class Store:
     def rewrite(self, record: Record) -> None:
         """A finished run's record with other words or measures of what it has left."""
         run_dir = self.runs / record.run_id
-        run_files.write_new(run_dir, "record.json.new", _text(record))
+        run_files.write_new(run_dir, "record.json.new", self._text(record))
         os.replace(run_dir / "record.json.new", run_dir / "record.json")
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, text: Iterable[str]) -> None:
         """A file of the results, whole or not at all."""
         new = self.directory / f".{name}.new"
-        new.write_text(text)
+        with new.open("w") as file:
+            file.writelines(text)
         os.replace(new, self.directory / name)
 
+    def add(self, name: str, text: str) -> None:
+        """More at the end of a file of the results."""
+        with (self.directory / name).open("a") as file:
+            file.write(text)
 
-def _text(record: Record) -> str:
-    return json.dumps(asdict(record), indent=1) + "\n"
+    def _text(self, record: Record) -> str:
+        fields = dict(record.__dict__)
+        shared = self._shared.put({name: fields.pop(name) for name in SHARED})
+        return json.dumps({**fields, "shared": shared}, indent=1) + "\n"
+
+    def _read(self, run_dir: Path) -> Record | None:
+        """A record, or None for one that this version does not understand: its run is then done again."""
+        try:
+            fields = run_files.document(run_dir, "record.json")
+            if "shared" in fields:
+                fields |= self._shared.get(fields.pop("shared"))
+            fields["arguments"] = {intern(name): intern(value) for name, value in fields["arguments"].items()}
+            return Record(**fields)
+        except (OSError, TypeError, KeyError, AttributeError, DamagedRecord):
+            return None
+
+
+class _Shared:
+    """What many records have in common, each once, in a file that is named by its hash."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, dict[str, Any]] = {}
+        self._names: dict[tuple[int, ...], tuple[str, dict[str, Any]]] = {}
+        """By the objects that have been put: the engine and the jobs give every record the same."""
+        self._lock = threading.Lock()
+
+    def put(self, fields: dict[str, Any]) -> str:
+        """The name under which it is there then."""
+        with self._lock:
+            same = tuple(map(id, fields.values()))
+            if same not in self._names:
+                self._names[same] = self._put(fields), fields
+            return self._names[same][0]
+
+    def _put(self, fields: dict[str, Any]) -> str:
+        text = json.dumps(fields, indent=1, sort_keys=True) + "\n"
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        if name not in self._known:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            run_files.write_new(self._folder, f"{name}.json.new", text)
+            os.replace(self._folder / f"{name}.json.new", self._folder / f"{name}.json")
+            self._known[name] = fields
+        return name
+
+    def get(self, name: str) -> dict[str, Any]:
+        """Raises OSError, DamagedRecord."""
+        if name not in self._known:
+            self._known[name] = run_files.document(self._folder, f"{Path(name).name}.json")
+        return self._known[name]
 
 
 def _sync(file: Path) -> None:
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
-
-
-def _read(run_dir: Path) -> Record | None:
-    """A record, or None for one that this version does not understand: its run is then done again."""
-    try:
-        return Record(**run_files.document(run_dir, "record.json"))
-    except (OSError, TypeError, DamagedRecord):
-        return None
 
 
 def statistics(run_dir: Path) -> list[Mapping[str, Any]]:

@@ -8,11 +8,17 @@ the way to them, nothing blocks, and sizes are bounded.
 
 from __future__ import annotations
 
+import errno
+import gzip
+import io
 import json
 import math
 import os
+import shutil
 import stat
 import subprocess
+import tarfile
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +30,12 @@ FILE_LIMIT_BYTES = 64 << 20
 """Of a file that is read whole."""
 DEEPEST = 40
 """Directories in directories."""
+SERIES = ("statistics.jsonl", "events.jsonl")
+PACKED = "files.tar.gz"
+"""Where the other files of a run are that has finished."""
+COMPRESSION = 5
+LONGEST_PACKED = 100
+"""Letters in the name of a file that goes into PACKED."""
 
 
 class DamagedRecord(InputError):
@@ -74,12 +86,34 @@ def _kind(place: Path) -> str:
 
 
 def content(run_dir: Path, name: str) -> bytes:
-    """Raises FileNotFoundError, DamagedRecord."""
-    with opened(run_dir, name) as file:
-        found = file.read(FILE_LIMIT_BYTES + 1)
+    """Of a file as the run left it, or as `pack` has put it away. Raises FileNotFoundError, DamagedRecord."""
+    try:
+        with opened(run_dir, name) as file:
+            found = file.read(FILE_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        found = _packed_content(run_dir, name)
     if len(found) > FILE_LIMIT_BYTES:
         raise DamagedRecord(f"{run_dir / name}: larger than {FILE_LIMIT_BYTES >> 20} MiB")
     return found
+
+
+def _packed_content(run_dir: Path, name: str) -> bytes:
+    archive = f"{name}.gz" if name in SERIES else PACKED
+    try:
+        with opened(run_dir, archive) as packed:
+            if name in SERIES:
+                return gzip.GzipFile(fileobj=packed).read(FILE_LIMIT_BYTES + 1)
+            with tarfile.open(fileobj=packed, mode="r|gz") as members:
+                for member in members:
+                    if member.name == name and member.isreg():
+                        file = members.extractfile(member)
+                        assert file is not None
+                        return file.read(FILE_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        pass
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise DamagedRecord(f"{run_dir / archive}: {error or 'it ends too early'}") from error
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(run_dir / name))
 
 
 def tail(run_dir: Path, name: str, count: int) -> list[str]:
@@ -121,7 +155,7 @@ def checked(found: bytes, place: str, first: int, check: Callable[[Any], str | N
 def parsed(text: bytes, where: str) -> Any:
     """JSON as the standard has it: UTF-8, finite numbers, not nested without end. Raises DamagedRecord."""
     try:
-        return json.loads(text.decode(), parse_constant=_finite, parse_float=_finite)
+        return DECODER.decode(text.decode())
     except RecursionError:
         raise DamagedRecord(f"{where}: nested too deeply") from None
     except ValueError as error:  # of JSON, of UTF-8, or of a number
@@ -132,6 +166,9 @@ def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text} is not a finite number")
     return number
+
+
+DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
 
 
 def is_number(value: Any) -> bool:
@@ -194,8 +231,62 @@ def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[
         os.close(at)
 
 
+def pack(run_dir: Path, kept: Collection[str]) -> None:
+    """Puts what a run has left into few files, the same bytes for the same content: SERIES compressed, one by one, and all
+    others that are not empty in PACKED. The files in `kept` stay as they are. A run that left anything but regular files
+    and directories, or something that cannot be read, stays as it is."""
+    try:
+        left = list(_left(str(run_dir), "", kept))
+    except DamagedRecord:
+        return
+    files = {name: found for name, found in sorted(left) if found}
+    for name in SERIES:
+        if found := files.pop(name, b""):
+            _write_bytes(run_dir, f"{name}.gz", gzip.compress(found, COMPRESSION, mtime=0))
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, found in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(found)
+            tar.addfile(member, io.BytesIO(found))
+    _write_bytes(run_dir, PACKED, gzip.compress(archive.getvalue(), COMPRESSION, mtime=0))
+    for name, _ in left:
+        (os.rmdir if name.endswith("/") else os.unlink)(f"{run_dir}/{name}")
+
+
+def _left(folder: str, at: str, ignored: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files, each directory (`jobs/`) after what is in it. Raises DamagedRecord."""
+    try:
+        with os.scandir(f"{folder}/{at}") as entries:
+            for entry in entries:
+                name, size = f"{at}{entry.name}", entry.stat(follow_symlinks=False).st_size
+                if name in ignored:
+                    continue
+                if entry.is_dir(follow_symlinks=False) and at.count("/") < DEEPEST:
+                    yield from _left(folder, f"{name}/", ())
+                    yield f"{name}/", b""
+                elif entry.is_file(follow_symlinks=False) and len(name) <= LONGEST_PACKED and size <= FILE_LIMIT_BYTES:
+                    yield name, _content_of(f"{folder}/{name}") if size else b""
+                else:
+                    raise DamagedRecord(f"{folder}/{name}: no regular file, too large, or with too long a name")
+    except OSError as error:
+        raise DamagedRecord(f"{folder}/{at}: {error}") from error
+
+
+def _content_of(place: str) -> bytes:
+    fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(fd, FILE_LIMIT_BYTES)
+    finally:
+        os.close(fd)
+
+
 def remove(tree: Path) -> None:
     """All of a directory, however deep it is and whatever permissions a run gave to it; what cannot be removed stays."""
+    with suppress(OSError):
+        tree.unlink()
+    with suppress(RecursionError):
+        shutil.rmtree(tree, ignore_errors=True)
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         if os.path.lexists(tree):
             subprocess.run([*command, "--", str(tree)], check=False, stderr=subprocess.DEVNULL)
@@ -210,10 +301,14 @@ def keep_only(run_dir: Path, names: Collection[str]) -> None:
 
 def write_new(run_dir: Path, name: str, text: str) -> None:
     """A file in place of whatever a guest has left there under its name."""
+    _write_bytes(run_dir, name, text.encode())
+
+
+def _write_bytes(run_dir: Path, name: str, content: bytes) -> None:
     place = run_dir / name
     if place.is_dir() and not place.is_symlink():
         remove(place)
     place.unlink(missing_ok=True)
     fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    with open(fd, "w") as file:
-        file.write(text)
+    with open(fd, "wb") as file:
+        file.write(content)

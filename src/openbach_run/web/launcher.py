@@ -12,7 +12,6 @@ import json
 import logging
 import queue
 import re
-import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -205,11 +204,9 @@ class Launcher:
 
     def _record(self, order: Order, store: Store, engine: Engine, cpu: int) -> Record | None:
         """The run's record, an earlier one if it is finished; None when the run was stopped."""
-        settings = [f"{name}={value}" for name, value in order.spec.values.items()]
-        command = shlex.join(
-            ["./openbach-run", order.spec.scenario["name"], *settings, "--seeds", f"{order.spec.seed},"]
-        )
-        planned = PlannedRun(order.spec, engine, command, measures_of_jobs(order.spec.jobs, self._packages))
+        spec = order.spec
+        measures = measures_of_jobs(spec.cell.origin.jobs, self._packages)
+        planned = PlannedRun(spec, engine, spec.scenario_name, measures)
         if known := known_record(store, planned):
             return known
         try:

@@ -118,8 +118,9 @@ def argument_fields(
     take. `given` is what has been chosen, None in a new form."""
     try:
         choices = argument_choices(found, services.platform.jobs, subs)
-    except InputError:  # of its x-same; a launch says so
-        choices = {}
+        untested = services.platform.additions.untested()
+    except InputError:  # of its x-same, or of a folder; a launch says so
+        choices, untested = {}, set()
     settings = settings_of(found, subs)
     constants = {name: value for one in (*subs.values(), found) for name, value in one.defaults.items()}
     try:
@@ -136,6 +137,7 @@ def argument_fields(
         fields.append({
             "name": name, "description": settings[name], "choices": choices.get(name, ()), "is_constant": is_constant,
             "whole": whole or default, "chosen": default if given is None else given.get(name, []),
+            "untested": untested,
         })  # fmt: skip
     return fields
 

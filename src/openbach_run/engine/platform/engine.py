@@ -34,6 +34,8 @@ from openbach_run.openbach.job_folders import form_of
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.values import jobs_started
 from openbach_run.progress import Progress
+from openbach_run.results import run_files
+from openbach_run.results.run_files import DamagedRecord
 from openbach_run.satellite.given import ORBIT, in_force, read_presets
 
 POLL_S = 1.0
@@ -261,7 +263,7 @@ class ControllerEngine:
                 answer = self._controller.post(*place, body={"arguments": dict(order.arguments)})
                 if "scenario_instance_id" in answer:
                     return int(answer["scenario_instance_id"])
-                raise Lost(f"{self._controller.access.url} told no number of the instance that it started")
+                raise Lost(f"{self._controller.access.url} answered without the number of the instance")
             except Lost:
                 if (number := self._arrived(place, before, order)) is not None:
                     return number
@@ -302,11 +304,13 @@ class ControllerEngine:
                     return instance
                 if heard_s > due_s:
                     if late:
-                        raise Lost(f"scenario instance {number} was told to stop after {limit_s:g} s, and does not end")
+                        raise Lost(
+                            f"scenario instance {number} was asked to stop after {limit_s:g} s, and does not end"
+                        )
                     due_s, late = heard_s + STOP_LIMIT_S, True
                     self._controller.post("scenario_instance/", number, body={}, repeat=True)
             if self._stopping.wait(self._poll_s):
-                raise InterruptedError(f"scenario instance {number} was told to stop")
+                raise InterruptedError(f"scenario instance {number} was asked to stop")
 
     def _end(self, number: int) -> None:
         """Gives the order to stop until the instance has a stop date, then looks for jobs that it has missed."""
@@ -388,8 +392,8 @@ def _started(run_dir: Path) -> Path:
 
 def _fetched(run_dir: Path) -> int | None:
     """The instance whose results are in the record that the run has already."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return int(json.loads((run_dir.with_suffix("") / FETCHED).read_text())["scenario_instance_id"])
+    with suppress(OSError, ValueError, KeyError, TypeError, DamagedRecord):
+        return int(run_files.document(run_dir.with_suffix(""), FETCHED)["scenario_instance_id"])
     return None
 
 

@@ -30,7 +30,7 @@ from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel
 from openbach_run.engine.virtual.modules import ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
-from openbach_run.engine.virtual.programs import ensure_programs
+from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import SetupError
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
@@ -77,6 +77,7 @@ class VirtualEngine:
         self._jail: Jail | None = None
         self._image: Image | None = None
         self._code: Path | None = None
+        self._host_programs: dict[str, Path] = {}
         self._identities: dict[str, dict[str, str]] = {}
         self._guests: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
@@ -91,9 +92,11 @@ class VirtualEngine:
             self._jail = ensure_jail(self._cache, self._repository / "kernel", progress)
             self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
             self._image = ensure_image(self._cache, guest, self._packages(), progress)
+            self._host_programs = host_programs(self._code_folders, self._image.root)
             programs = ensure_programs(self._cache, self._code_folders, progress)
             modules = ensure_modules(self._cache, self._kernel, self._code_folders, progress)
-            self._code = ensure_code(self._cache, self._image, {**self._code_folders, **programs, **modules})
+            code = {**self._code_folders, **self._host_programs, **programs, **modules}
+            self._code = ensure_code(self._cache, self._image, code)
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
 
@@ -108,7 +111,8 @@ class VirtualEngine:
         assert self._kernel and self._image
         key = json.dumps(uses, sort_keys=True)
         if key not in self._identities:
-            used = {place: folder for place, folder in self._code_folders.items() if is_used(place, uses)}
+            code = {**self._code_folders, **self._host_programs}
+            used = {place: folder for place, folder in code.items() if is_used(place, uses)}
             self._identities[key] = {
                 "engine": "virtual",
                 "kernel": self._kernel.identity,

@@ -3,12 +3,17 @@
 
 Those that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as on a real agent. Those of
 VPNs: `programs` of a vpn.json names them, and the vpn job's own vpn_program.py builds them from their crates; that
-takes minutes, so it is done for the runs that need them.
+takes minutes, so it is done for the runs that need them. What no registry has either is this machine's own program, and
+part of the folder in the guest: `<folder>/bin/<program>`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -22,11 +27,14 @@ from openbach_run.engine.virtual.debian import ensure_tools, run
 from openbach_run.errors import SetupError
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress
+from openbach_run.prose import acting
 
 DIRECTORY = "bin"
 """Where they stand in the guest's code; it is on the PATH of jobs."""
 BUILDER = REPOSITORY / "jobs/vpn/files/vpn_program.py"
 FLAGS = ("CFLAGS=-O2", "LDFLAGS=-static")
+HOST_VARIABLE = "OPENBACH_RUN_PROGRAMS"
+"""Names directories with programs of this machine, parted by colons; they count before its PATH."""
 
 
 def ensure_programs(cache: Path, code: Mapping[str, Path], progress: Progress) -> dict[str, Path]:
@@ -36,8 +44,51 @@ def ensure_programs(cache: Path, code: Mapping[str, Path], progress: Progress) -
         for makefile in sorted(folder.glob("*/Makefile")):
             found[f"{DIRECTORY}/{makefile.parent.name}"] = _built(cache, makefile.parent, progress)
         for program, recipe in description(folder).get("programs", {}).items():
-            found[f"{DIRECTORY}/{program}"] = _from_crate(cache, folder, program, recipe, progress)
+            if "crate" in recipe:
+                found[f"{DIRECTORY}/{program}"] = _from_crate(cache, folder, program, recipe, progress)
     return found
+
+
+def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
+    """This machine's programs that folders of the guest's `code` name, by their place in it. They run there with the
+    libraries of the guest tree `root`. Raises SetupError for one that is missing, or needs what is not in the tree."""
+    found: dict[str, Path] = {}
+    for place, folder in code.items():
+        for program, recipe in description(folder).get("programs", {}).items():
+            if "host" in recipe:
+                found[f"{place}/{DIRECTORY}/{program}"] = _of_this_machine(folder, program, recipe["host"], root)
+    return found
+
+
+def _of_this_machine(folder: Path, program: str, source: str, root: Path) -> Path:
+    directories = os.pathsep.join(filter(None, (os.environ.get(HOST_VARIABLE), os.environ.get("PATH"))))
+    if (named := shutil.which(program, path=directories)) is None:
+        raise SetupError(
+            f"{folder.name} needs {program}, which is on this machine neither in a directory that {HOST_VARIABLE} names nor "
+            f"on the PATH. No Debian package or registry has it: get it from {source}, then {HOST_VARIABLE}=DIRECTORY"
+        )
+    file = Path(named).resolve()
+    if lacking := _lacking(file, root):
+        raise SetupError(
+            f"{file} does not run in the guest: {'; '.join(lacking)}. Link it statically, or add the Debian packages (trixie) "
+            f"of what is missing to `packages` in {folder / 'vpn.json'}"
+        )
+    return file
+
+
+def _lacking(file: Path, root: Path) -> list[str]:
+    """What a program wants that the guest tree has not, as the tree's own loader says, which only loads: nothing of it runs."""
+    with file.open("rb") as opened:
+        if opened.read(4) != b"\x7fELF":
+            return []  # a script
+    loader, libraries = root / "usr/lib64/ld-linux-x86-64.so.2", root / "usr/lib/x86_64-linux-gnu"
+    command = [str(loader), "--library-path", str(libraries), "--list", str(file)]
+    listed = subprocess.run(command, check=False, capture_output=True, text=True)
+    lines = [line.strip() for line in (listed.stdout + listed.stderr).splitlines()]
+    found = [re.search(r"(?:=> )?(/\S+) \(0x", line) for line in lines]
+    elsewhere = [one[1] for one in found if one and not Path(one[1]).is_relative_to(root)]
+    failed = [listed.stderr.strip()] if listed.returncode and listed.stderr.strip() else []
+    return [*(line for line in lines if "not found" in line), *elsewhere] or failed
 
 
 def _built(cache: Path, folder: Path, progress: Progress) -> Path:
@@ -54,8 +105,8 @@ def _built(cache: Path, folder: Path, progress: Progress) -> Path:
 
 
 def _from_crate(cache: Path, folder: Path, program: str, recipe: Mapping[str, Any], progress: Progress) -> Path:
-    sources = [file for file in (*folder.glob("*.patch"), BUILDER) if file.exists()]
-    place = cache / f"{program}-{content_hash(sources, Path('/'), json.dumps(recipe))}"
+    how = hashlib.sha256(acting(BUILDER)).hexdigest()
+    place = cache / f"{program}-{content_hash(folder.glob('*.patch'), folder, json.dumps(recipe), how)}"
     command = [sys.executable, str(BUILDER), str(folder), program]
     title = f"building {program} {recipe['version']}"
     return made_once(place, partial(_run_told, command, title, progress)) / program

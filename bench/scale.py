@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make bench-scale`: what the command itself costs, beside its guests, in campaigns of 1 000 to 100 000 runs.
+
+A made-up engine leaves at once what a guest leaves: 100 files and directories a run. What it takes for that is not counted.
+Each step is a process of its own; `us a run` should not grow with the number of runs.
+
+    plan       --dry-run with no results yet
+    first      all runs, results.csv, results.parquet, the table
+    resume     the same command again: all runs are there
+    forecast   --dry-run with all results
+    report     the technical report (of at most 10 000 cells)
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY / "src"))
+
+from openbach_run.additions import Uses  # noqa: E402
+from openbach_run.commands import main as command  # noqa: E402
+from openbach_run.engine.contract import OnEvent, Outcome  # noqa: E402
+from openbach_run.progress import Progress  # noqa: E402
+from openbach_run.results.record import FINISHED  # noqa: E402
+
+SIZES = (1_000, 10_000, 100_000)
+SEEDS = 10
+STEPS = ("plan", "first", "resume", "forecast", "report")
+MOST_REPORTED = 100_000
+LIMITS = {"plan": "20 s", "first": "3000 us a run", "resume": "60 s, 500 MB", "report": "60 s of 10 000 cells"}
+"""What 100 000 runs are to take at most."""
+JOBS = 23
+JOB = {"name": "file_transfer", "entity": "satvpn_pc", "argv": ["file_transfer", "client", "172.20.35.3"], "exit": 0}
+PACKAGES = tuple(f"package-{number}_1.{number}-1_amd64" for number in range(170))
+
+
+class Engine:
+    """Leaves the files of a run at once; `own_s` is the CPU time that this took."""
+
+    packages = PACKAGES
+
+    def __init__(self) -> None:
+        self.own_s = 0.0
+        self._lock = threading.Lock()
+
+    def identity_of(self, uses: Uses) -> dict[str, str]:
+        return {"engine": "made up", "vpns": ",".join(uses.get("vpn-configs", ()))}
+
+    def prepare(self, progress: Progress) -> None:
+        progress("ready", 1)
+
+    def stop(self) -> None:
+        pass
+
+    def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        start_s = time.thread_time()
+        taken_s = 28.0 + float(spec["arguments"]["loss"]) + 0.1 * (spec["seed"] % 7)
+        events = _events(spec, taken_s)
+        (run_dir / "run.json").write_text(json.dumps(spec))
+        (run_dir / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+        (run_dir / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in _statistics(taken_s)))
+        (run_dir / "result.json").write_text(json.dumps({"status": FINISHED, "virtual_s": taken_s, "failed": []}))
+        (run_dir / "console.log").write_text("booted\n")
+        for number in range(1, JOBS + 1):
+            job = run_dir / f"jobs/{number}_{JOB['name']}_{JOB['entity']}"
+            job.mkdir(parents=True)
+            (job / "job.json").write_text(json.dumps({**JOB, "id": number}, indent=1))
+            for name in ("stdout", "stderr"):
+                (job / name).touch()
+        took_s = time.thread_time() - start_s
+        for event in events:
+            on_event(event)
+        with self._lock:
+            self.own_s += took_s
+        return Outcome(FINISHED, taken_s, 0.1, f"{spec['seed']:064x}", None)
+
+
+def _events(spec: Mapping[str, Any], taken_s: float) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = [
+        {"t_s": 0.0, "event": "scenario_started", "scenario_instance_id": 1, "scenario": spec["scenario"]["name"],
+         "arguments": spec["arguments"]}
+    ]  # fmt: skip
+    for number in range(1, JOBS + 1):
+        function = {"t_s": 0.1 * number, "scenario_instance_id": 1, "function": number}
+        job = {**function, "instance_id": number, "job": JOB["name"], "entity": JOB["entity"]}
+        told += [
+            {**function, "event": "function_started"},
+            {**job, "event": "job_started"},
+            {**job, "t_s": taken_s, "event": "job_ended", "status": "Not Running"},
+            {**function, "t_s": taken_s, "event": "function_finished"},
+        ]
+    return [*told, {"t_s": taken_s, "event": "scenario_ended", "scenario_instance_id": 1, "status": FINISHED}]
+
+
+def _statistics(taken_s: float) -> list[dict[str, Any]]:
+    metadata = {
+        "time": 1767225600000, "is_file": False, "job_name": "file_transfer", "agent_name": "satvpn_pc", "suffix": None,
+        "job_instance_id": 23, "scenario_instance_id": 1, "owner_scenario_instance_id": 1,
+    }  # fmt: skip
+    sent = {"transfer_time_s": taken_s, "goodput_bps": 240e6 / taken_s, "bytes": 30_000_000, "ttfb_s": 0.5}
+    return [{**sent, "retransmits": 0, "_metadata": metadata}]
+
+
+def step(name: str, runs: int, results: Path) -> None:
+    """One step in this process; prints what it took as JSON."""
+    engine = Engine()
+    command._engine = lambda *_: engine  # type: ignore[assignment]
+    sizes = ",".join(f"{number}M" for number in range(1, runs // SEEDS // 100 + 1))
+    words = ["geo_loss", "vpn=none,wireguard,openvpn_udp,openvpn_tcp,nebula", "pep=none,B", "cc=cubic,bbr",
+             "loss=0,0.1,0.5,1,2", f"size={sizes}", "--seeds", str(SEEDS), "--results", str(results), "--quiet"]  # fmt: skip
+    match name:
+        case "plan" | "forecast":
+            words.append("--dry-run")
+        case "report":
+            words = ["report", str(results), "-o", f"{results}-report", "--quiet"]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        code = command.main(words)
+    assert code == 0, printed.getvalue()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime + used.ru_stime + children.ru_utime + children.ru_stime - engine.own_s
+    print(json.dumps({"cpu_s": cpu_s, "peak_mb": used.ru_maxrss / 1024}))
+
+
+def record_size(results: Path) -> str:
+    """Inodes of a run, and its kB: of the files' content, and on the disk."""
+    run = next((results / "runs").iterdir())
+    places = [run, *run.rglob("*")]
+    content = sum(place.stat().st_size for place in places if place.is_file())
+    disk = sum(place.stat().st_blocks * 512 for place in places)
+    return f"a record: {len(places)} inodes, {content / 1e3:.1f} kB, {disk / 1e3:.1f} kB on disk"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", nargs="*", type=int, default=SIZES, metavar="RUNS")
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
+    parser.add_argument("--step", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.step:
+        step(arguments.step[0], arguments.sizes[0], Path(arguments.step[1]))
+        return
+    print(f"{'runs':>7}  {'step':9} {'CPU s':>8} {'us a run':>9} {'peak MB':>8}  at most (of 100 000 runs)")
+    for runs in arguments.sizes:
+        with tempfile.TemporaryDirectory(dir=os.environ.get("SCALE_DIR")) as name:
+            results = Path(name) / "results"
+            for one in STEPS:
+                if one not in arguments.steps or (one == "report" and runs > MOST_REPORTED):
+                    continue
+                done = subprocess.run(
+                    [sys.executable, __file__, "--step", one, str(results), str(runs)],
+                    check=True, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY,
+                )  # fmt: skip
+                took = json.loads(done.stdout.splitlines()[-1])
+                print(f"{runs:7}  {one:9} {took['cpu_s']:8.2f} {took['cpu_s'] / runs * 1e6:9.0f} {took['peak_mb']:8.0f}"
+                      f"  {LIMITS.get(one, '')}", flush=True)  # fmt: skip
+            if "first" in arguments.steps:
+                print(f"{'':9}{record_size(results)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which VPNs are tested, and what their tests look for in a capture. Those whose program is built from a crate are tested by
+`make vpns` (BUILT_VPNS=1) only."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pcapng
+from conftest import REPOSITORY, Run
+
+sys.path.insert(0, str(REPOSITORY / "jobs/vpn/files"))
+from vpn_folders import describe, kinds, scripts
+
+__all__ = ["LIMIT_S", "VPNS", "describe", "on", "scripts"]
+TESTED = ("CI", "make vpns") if os.environ.get("BUILT_VPNS") else ("CI",)
+VPNS = [kind for kind in kinds() if describe(kind)["tested"] in TESTED]
+LIMIT_S = 60
+"""After which the job says what did not come (LIMIT_S of vpn.py)."""
+
+
+def on(run: Run, interface: str) -> list[bytes]:
+    """The IP packets that a run's capture has of interfaces whose names begin so."""
+    return [packet.ip for packet in pcapng.read(run.capture) if packet.interface.startswith(interface) and packet.ip]
