@@ -30,6 +30,7 @@ from openbach_run.campaign.plan import plan
 from openbach_run.commands.main import COMMANDS
 from openbach_run.engine.contract import Outcome
 from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.progress import Reporter
 from openbach_run.results import run_files
 from openbach_run.results.intervals import BOOTSTRAP_SEED, RESAMPLES, estimate
@@ -144,7 +145,8 @@ def test_a_forecast_compares_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(forecasts, "_of_the_most_like", counted)
     known = [replace(RECORD, arguments={"loss": str(number)}, wall_s=2.0) for number in range(5000)]
-    to_do = [{"scenario": "geo", "loss": str(number)} for number in range(2500, 7500)]
+    origin = specs.Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {}))
+    to_do = [specs.RunSpec(specs.CellSpec(origin, {"loss": str(number)}), 1) for number in range(2500, 7500)]
     assert forecasts._mean_wall_s(to_do, known) == pytest.approx(2.0)
     assert 0 < compared <= forecasts.SAMPLE
 
