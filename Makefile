@@ -6,7 +6,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden bench bench-serve bench-pep scenarios vpn-lists control-lists
+.PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-serve bench-pep scenarios vpn-lists control-lists
 .PHONY: clean
 
 check: lint test
@@ -48,6 +48,9 @@ golden: # the packets have changed, and the commit says why
 
 bench:
 	$(DEV) python bench/bench.py
+
+bench-scale:
+	$(DEV) python bench/scale.py
 
 bench-serve:
 	$(DEV) python bench/serve.py

@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
+if TYPE_CHECKING:  # its import takes as long as the rest of a short command: only a terminal needs it
+    from rich.progress import Progress as Bar
 
 Progress = Callable[[str, float], None]
 """Told what is being made, and which part of it is done (0 to 1)."""
@@ -23,14 +23,12 @@ class Reporter:
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
-        self._console = Console(stderr=True)
         self._lock = threading.Lock()
         self._bar: Bar | None = None
         self._last_line_s = -LINE_EVERY_S
         self._last_line = ""
-        if not quiet and self._console.is_terminal:
-            columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-            self._bar = Bar(*columns, console=self._console, transient=True)
+        if not quiet and sys.stderr.isatty():
+            self._bar = _bar()
 
     def __enter__(self) -> Reporter:
         if self._bar:
@@ -60,6 +58,14 @@ class Reporter:
     def say(self, text: str) -> None:
         """A line that stays."""
         if self._bar:
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
             print(text, file=sys.stderr, flush=True)
+
+
+def _bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -9,7 +9,8 @@ import io
 import json
 import re
 import tokenize
-from pathlib import Path
+from functools import lru_cache
+from pathlib import Path, PurePath
 from typing import Any
 
 import yaml
@@ -27,10 +28,15 @@ HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 def acting(file: Path) -> bytes:
     """The file's content without words. What is not understood counts whole."""
-    content = file.read_bytes()
+    return _acting(file.name, file.read_bytes())
+
+
+@lru_cache(maxsize=1024)
+def _acting(name: str, content: bytes) -> bytes:
+    """Kept: the cells of a campaign have most files in common."""
     try:
         text = content.decode()
-        match file.suffix:
+        match (file := PurePath(name)).suffix:
             case ".py":
                 return _python(text).encode()
             case ".c" | ".h":
@@ -38,7 +44,7 @@ def acting(file: Path) -> bytes:
             case ".json":
                 return _described(json.loads(text)).encode()
             case ".yml":
-                return _described(yaml.safe_load(text)).encode()
+                return _described(yaml.load(text, yaml.CSafeLoader)).encode()
             case ".patch":
                 return text[text.find("\n--- ") :].encode()
             case _ if text.startswith("#!") or file.suffix == ".sh" or file.name in ("Makefile", "Kbuild", "config"):

@@ -11,7 +11,7 @@ import yaml
 from openbach_run.errors import InputError
 
 
-class _TextLoader(yaml.BaseLoader):
+class _TextLoader(yaml.CBaseLoader):
     """Leaves every scalar the text that was typed (`0.10`, `yes`), and refuses a key that is there twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -26,7 +26,7 @@ class _TextLoader(yaml.BaseLoader):
 
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file. Raises InputError."""
-    return _read(path, yaml.SafeLoader)
+    return _read(path, yaml.CSafeLoader)
 
 
 def read_texts(path: Path) -> Any:
@@ -34,7 +34,7 @@ def read_texts(path: Path) -> Any:
     return _read(path, _TextLoader)
 
 
-def _read(path: Path, loader: type[yaml.SafeLoader | yaml.BaseLoader]) -> Any:
+def _read(path: Path, loader: type[yaml.CSafeLoader | yaml.CBaseLoader]) -> Any:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), loader)
     except FileNotFoundError:

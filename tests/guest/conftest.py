@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +65,17 @@ def copy_of_the_checkout(place: Path) -> Path:
 def records(results: Path) -> list[Run]:
     """The runs of a results directory, in the order of its results.csv."""
     with (results / "results.csv").open(newline="") as file:
-        return [Run(row, results / "runs" / row["run_id"]) for row in csv.DictReader(file)]
+        return [Run(row, unpacked(results / "runs" / row["run_id"])) for row in csv.DictReader(file)]
+
+
+def unpacked(run_dir: Path) -> Path:
+    """The directory of a finished run, with its files as the guest has left them beside the packed ones."""
+    for packed in run_dir.glob("*.jsonl.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+    for packed in run_dir.glob("files.tar.gz"):
+        with tarfile.open(packed) as archive:
+            archive.extractall(run_dir, filter="data")
+    return run_dir
 
 
 RunCells = Callable[..., list[Run]]

@@ -8,26 +8,21 @@ import re
 import shlex
 from pathlib import Path
 
+import own_files
 import pytest
-from conftest import REPOSITORY, Run, command, records
+from conftest import Run, command, records
 
-GUIDE = (REPOSITORY / "docs/congestion-controls.md").read_text()
-FILES = re.findall(r"^`([\w.]+)` (?:[^\n]+\n)+\n```\w+\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-(COMMAND,) = re.findall(r"^\./openbach-run (.*)$", GUIDE, re.MULTILINE)
+(COMMAND,) = (line.removeprefix("./openbach-run ") for line in own_files.commands("congestion-controls.md"))
 MOST_LINES = 40
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The guide's files, where it says."""
-    place: str
-    (place,) = re.findall(r"make `(mine/[\w/-]+)/`", GUIDE)
-    (tmp_path / place).mkdir(parents=True)
+    files = own_files.write("congestion-controls.md", tmp_path)
     (tmp_path / "alone").mkdir()
-    assert [name for name, _ in FILES] == ["profile.json", "Kbuild", "tcp_aimd.c"]
-    for name, text in FILES:
-        (tmp_path / place / name).write_text(text)
-    return tmp_path / place
+    assert [file.name for file in files] == ["profile.json", "Kbuild", "tcp_aimd.c"]
+    return files[0].parent
 
 
 def compare(place: Path, words: str = COMMAND) -> tuple[int, str, str]:
@@ -57,7 +52,7 @@ def test_the_guide(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert exit_code == 0, errors
     for run in records(tmp_path / "alone/results"):
         assert capture(run) == capture(runs[run.row["cc"], "0"]), "another module beside it changes no packet"
-    lines = {name: text.count("\n") for name, text in FILES}
+    lines = {file.name: file.read_text().count("\n") for file in folder.iterdir()}
     needed = sum(lines.values()) - lines["tcp_aimd.c"]
     assert needed <= MOST_LINES
     with capsys.disabled():

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from test_cli import FakeEngine
 
 from openbach_run.commands import main
+from openbach_run.commands import run as running
 from openbach_run.engine.virtual import descriptors
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.job_folders import load_packages
@@ -88,11 +89,11 @@ def ends(*words: str) -> tuple[int, str]:
 @contextlib.contextmanager
 def fake() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(main, "VirtualEngine", FakeEngine)
+        patched.setattr(running, "VirtualEngine", FakeEngine)
         patched.setattr(
             main, "load_packages", lambda paths, additions: PACKAGES
         )  # read once: YAML takes most of the time
-        patched.setattr(main, "load_inventory", lambda path: THERE)
+        patched.setattr(running, "load_inventory", lambda path: THERE)
         patched.chdir(directory)
         yield Path(directory)
 

@@ -191,7 +191,7 @@ def test_a_link_file_may_be_a_constant(tmp_path: Path) -> None:
     file = tmp_path / "link.csv"
     file.write_text("time_s,rate_bps,delay_ms\n0,1000000,250\n")
     (run,) = runs(planned(f"link_file={file}", path=REPOSITORY / "scenarios/geo_loss_table.json"))
-    assert run.link_files == {"link_file": file.read_text()}
+    assert run.cell.link_files == {"link_file": file.read_text()}
     given = run.for_guest()
     assert given["sub_scenarios"]["geo_loss"]["constants"]["link_file"] == f"{LINK_FILES}/link_file"
     assert given["values"]["link_file"] == str(file)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from openbach_run.commands import main
+from openbach_run.commands import run as running
 from openbach_run.engine.contract import Outcome
 from openbach_run.errors import SetupError
 
@@ -72,7 +73,7 @@ class FakeEngine:
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
     FakeEngine.ran, FakeEngine.failing, FakeEngine.interrupt_after = [], set(), None
-    monkeypatch.setattr(main, "VirtualEngine", FakeEngine)
+    monkeypatch.setattr(running, "VirtualEngine", FakeEngine)
     return FakeEngine
 
 

@@ -13,11 +13,12 @@ import own_files
 import pytest
 
 from openbach_run.additions import Additions
-from openbach_run.commands.main import COMMANDS, campaigns_of, parser, path_of
+from openbach_run.commands.main import COMMANDS, parser
+from openbach_run.commands.run import campaigns_of, path_of
 from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = load_packages([ROOT / "jobs"])
 LINES = sorted({(page, line) for page in PAGES for line in own_files.commands(page)})
 
@@ -46,8 +47,27 @@ def test_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_guide_names_every_argument_of_the_scenarios() -> None:
-    guide = (ROOT / "docs/guide.md").read_text()
+def test_every_page_is_in_a_list() -> None:
+    """README.md leads to all pages of docs/, method/README.md to all that the report prints as its method."""
+    for index in (ROOT / "README.md", ROOT / "docs/method/README.md"):
+        folder = ROOT / "docs" if index.parent == ROOT else index.parent
+        listed = [
+            (index.parent / name).resolve() for name in re.findall(r"^- \[.+?\]\((.+?)\)", index.read_text(), re.M)
+        ]
+        pages = [page for page in folder.glob("*.md") if page != index]
+        assert sorted(page for page in listed if page.parent == folder) == sorted(pages)
+
+
+def test_no_line_of_text_is_longer_than_120_columns() -> None:
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+        long = [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")]
+        assert not long, f"{page.relative_to(ROOT)}: {long}"
+
+
+def test_every_argument_and_constant_of_the_scenarios_is_explained() -> None:
+    page = (ROOT / "docs/arguments.md").read_text()
     for file in (ROOT / "scenarios").glob("*.json"):
-        for name in json.loads(file.read_text())["arguments"]:
-            assert f"| `{name}` |" in guide
+        scenario = json.loads(file.read_text())
+        for name in (*scenario["arguments"], *scenario.get("x-constants", ())):
+            assert f"| `{name}` |" in page

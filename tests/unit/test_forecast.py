@@ -12,18 +12,17 @@ from test_results import record
 
 from openbach_run.campaign.execute import PlannedRun
 from openbach_run.campaign.forecast import forecast
-from openbach_run.campaign.spec import RunSpec
+from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
+from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Store
 
 
 def planned(**arguments: str) -> PlannedRun:
     engine: Any = None
     return PlannedRun(
-        RunSpec(
-            {"name": "geo", "arguments": {}, "openbach_functions": []}, {}, arguments, 1, {}, {}, {}, values=arguments
-        ),
+        RunSpec(CellSpec(Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {})), arguments), 1),
         engine,
-        "",
+        "geo",
     )
 
 

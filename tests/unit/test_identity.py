@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from openbach_run.additions import Additions, joined
@@ -215,6 +216,7 @@ def test_python_keeps_its_texts(tmp_path: Path) -> None:
     assert acting(file) == b'A = "# no comment"\n\ndef f():\n'.replace(b"\n\n", b"\n")
 
 
+@hypothesis_settings(deadline=None)
 @given(st.text())
 def test_any_text_can_be_asked(text: str) -> None:
     import tempfile

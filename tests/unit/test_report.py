@@ -32,9 +32,9 @@ from openbach_run.report.claims import (
     read_claims,
     why,
 )
-from openbach_run.report.command import CLAIMS, TEMPLATES
 from openbach_run.report.content import Setting, changes_table, failures, measures_tables, settings, times_table
 from openbach_run.report.recommendations import recommend
+from openbach_run.report.write import CLAIMS, TEMPLATES
 from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import Table, as_markdown, plain
 
@@ -307,6 +307,10 @@ def test_the_report_names_what_a_reader_needs(report: Path) -> None:
         "the proxy runs in A on gw.", "in virtual time: the TCP stack", "The same results, to the bit, come from:",
     ):  # fmt: skip
         assert words in text, words
+    method = text.partition("## The method in full")[2]
+    titles = [line for line in method.splitlines() if line.startswith("### ")]
+    pages = re.findall(r"^- .*\((.+)\)", (REPOSITORY / "docs/method/README.md").read_text(), re.M)
+    assert titles == ["### " + (REPOSITORY / "docs/method" / page).read_text().partition("\n")[0][2:] for page in pages]
 
 
 def test_cells_csv_has_every_cell_with_difference_and_ratio(report: Path) -> None:

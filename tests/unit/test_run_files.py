@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -18,10 +17,12 @@ from test_record import RECORD
 from test_results import OURS
 
 from openbach_run.campaign.execute import PlannedRun, execute_run
+from openbach_run.campaign.spec import CellSpec, Origin
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import _EventReader
 from openbach_run.engine.virtual.outcome import outcome_of
+from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results import run_files
 from openbach_run.results.measures import measures
 from openbach_run.results.record import DAMAGED, Store, events, statistics
@@ -175,8 +176,8 @@ class LeavesGarbage:
 
 
 class Spec:
-    run_id, values, seed, identity = RECORD.run_id, RECORD.arguments, 1, RECORD.identity
-    scenario: ClassVar[dict[str, str]] = {"name": "geo"}
+    run_id, values, seed, identity, scenario_name = RECORD.run_id, RECORD.arguments, 1, RECORD.identity, "geo"
+    cell = CellSpec(Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {})), RECORD.arguments)
 
     def for_guest(self) -> dict[str, object]:
         return {}

@@ -20,7 +20,7 @@ from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Reporter
-from openbach_run.results.files import columns, csv_line, csv_lines
+from openbach_run.results.files import columns_of, csv_line, csv_lines
 from openbach_run.results.measures import brought_up_to_date, measures
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
@@ -144,7 +144,7 @@ class Executor:
 
     def _write_results(self, records: Sequence[Record]) -> None:
         parts = unfold_all(records, self.store.runs)
-        self._columns = columns(parts)
+        self._columns = columns_of(parts)
         self.store.write("results.csv", csv_lines(parts))
         self._listed = list(records)
 
@@ -154,7 +154,7 @@ class Executor:
             return
         parts = unfold(record, self.store.runs / record.run_id)
         self._listed.append(record)
-        if set(columns(parts)) <= set(self._columns):
+        if set(columns_of(parts)) <= set(self._columns):
             self.store.add("results.csv", "".join(csv_line(part, self._columns) for part in parts))
         else:
             self._write_results(self._listed)

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import fmean as mean
 from typing import TypeVar
 
 from openbach_run.campaign.execute import PlannedRun
+from openbach_run.campaign.spec import RunSpec
 from openbach_run.engine.virtual.engine import RUN_LIMIT_BYTES
 from openbach_run.results.record import Record, Store
 
@@ -24,7 +25,7 @@ def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
     known = [record for record in store.all() if record.finished]
     there = {record.run_id for record in known}
     to_do = [one.spec for one in planned if one.spec.run_id not in there]
-    wall_s = _mean_wall_s([{"scenario": spec.scenario_name, **spec.values} for spec in to_do], known)
+    wall_s = _mean_wall_s(to_do, known)
     size_bytes = mean([_size_bytes(store.runs / record.run_id) for record in _some(known)] or [UNKNOWN_BYTES])
     source = f"the {len(known)} runs in {store.directory}" if known else "an assumption, as no run was measured yet"
     return "\n".join([
@@ -35,31 +36,40 @@ def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
     ])  # fmt: skip
 
 
-def _mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> float:
+def _mean_wall_s(to_do: Sequence[RunSpec], known: Sequence[Record]) -> float:
     """Of the runs to do, each as long as the known ones of its cell, or else as those that are most like it."""
-    walls_s: dict[frozenset[tuple[str, str]], list[float]] = {}
+    if not known or not to_do:
+        return UNKNOWN_WALL_S
+    walls_s: dict[int, list[float]] = {}
+    cells: dict[int, Record] = {}
     for record in known:
-        walls_s.setdefault(frozenset({"scenario": record.scenario, **record.arguments}.items()), []).append(
-            record.wall_s
-        )
-    means_s = {cell: mean(walls) for cell, walls in walls_s.items()}
-    cells = [frozenset(cell.items()) for cell in to_do]
-    exactly = [means_s[cell] for cell in cells if cell in means_s]
-    others = [cell for cell in cells if cell not in means_s]
-    likely = [_of_the_most_like(cell, walls_s) for cell in _some(others)]
-    total_s = sum(exactly) + len(others) * (mean(likely) if likely else 0.0)
-    return total_s / len(cells) if cells else 0.0
+        key = _key({"scenario": record.scenario, **record.arguments})
+        walls_s.setdefault(key, []).append(record.wall_s)
+        cells.setdefault(key, record)
+    sample = [
+        ({"scenario": record.scenario, **record.arguments}, walls_s[key]) for key, record in _some(list(cells.items()))
+    ]
+    means_s = {key: mean(walls) for key, walls in walls_s.items()}
+    found = [means_s.get(_key(_values(spec))) for spec in to_do]
+    others = [spec for spec, mean_s in zip(to_do, found, strict=True) if mean_s is None]
+    likely_s = mean([_of_the_most_like(_values(spec), sample) for spec in _some(others)] or [0.0])
+    return mean([likely_s if mean_s is None else mean_s for mean_s in found])
 
 
-def _of_the_most_like(
-    cell: frozenset[tuple[str, str]], walls_s: Mapping[frozenset[tuple[str, str]], list[float]]
-) -> float:
-    """Mean wall time of the known runs with the most values in common with the cell."""
-    likeness = {known: len(cell & known) for known in _some(list(walls_s))}
-    most = max(likeness.values(), default=0)
-    return mean(
-        [wall_s for known, alike in likeness.items() if alike == most for wall_s in walls_s[known]] or [UNKNOWN_WALL_S]
-    )
+def _values(spec: RunSpec) -> dict[str, str]:
+    return {"scenario": spec.scenario_name, **spec.values}
+
+
+def _key(values: Mapping[str, str]) -> int:
+    """Of a cell, instead of it: an estimate survives two cells with one number."""
+    return hash(frozenset(values.items()))
+
+
+def _of_the_most_like(values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], list[float]]]) -> float:
+    """Mean wall time of the known runs with the most values in common with a cell."""
+    likeness = [(len(values.items() & known.items()), walls_s) for known, walls_s in sample]
+    most = max((alike for alike, _ in likeness), default=0)
+    return mean([wall_s for alike, walls_s in likeness if alike == most for wall_s in walls_s] or [UNKNOWN_WALL_S])
 
 
 def _some(of: Sequence[T]) -> Sequence[T]:

@@ -38,6 +38,12 @@ class Origin:
             "inventory": self.inventory,
         })  # fmt: skip
 
+    @cached_property
+    def constants(self) -> dict[str, str]:
+        """The scenarios' own values, for cells that have none."""
+        scenarios = (*self.sub_scenarios.values(), self.scenario)
+        return {name: value for one in scenarios for name, value in one.defaults.items()}
+
 
 @dataclass(frozen=True)
 class CellSpec:
@@ -56,7 +62,8 @@ class CellSpec:
     @cached_property
     def digest(self) -> str:
         own = {name: value for name, value in self.__dict__.items() if name not in ("origin", "digest")}
-        return _digest({**own, "origin": self.origin.digest})
+        constants = {name: value for name, value in self.origin.constants.items() if name not in self.values}
+        return _digest({**own, "constants": constants, "origin": self.origin.digest})
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,13 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-import link_file
-from constellation import Constellation
-from constellation import changes as constellation_changes
-from link_file import Change, LinkFileError
-
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.satellite import acm, mahimahi, opensand, rtt
+from openbach_run.satellite.job import constellation, link_file
 
 QUIET_S = 2.0
-"""Progress is told of what takes longer."""
+"""What takes longer reports its progress."""
 
 DESCRIPTION = """\
 Makes link files, checks them and draws them. A link file is CSV: from time_s on, a
@@ -53,9 +49,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("openbach-run link", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    leo = commands.add_parser("leo", help="over a constellation of low satellites (docs/method.md)")
+    leo = commands.add_parser("leo", help="over a constellation of low satellites (docs/method/link.md)")
     leo.set_defaults(make=_leo)
-    _add_parameters(leo, Constellation)
+    _add_parameters(leo, constellation.Constellation)
 
     rain = commands.add_parser(
         "acm",
@@ -138,18 +134,18 @@ def main(argv: list[str]) -> int:
         else:
             changes, until_s, comments = arguments.make(arguments)
             write(changes, until_s, comments, arguments)
-    except (LinkFileError, ValueError) as error:
+    except (link_file.LinkFileError, ValueError) as error:
         raise InputError(str(error)) from error
     return 0
 
 
-Made = tuple[Iterator[Change], float, list[str]]
+Made = tuple[Iterator[link_file.Change], float, list[str]]
 """Changes, until when they are written, and comments."""
 
 
 def _leo(arguments: argparse.Namespace) -> Made:
-    parameters = _parameters(arguments, Constellation)
-    return constellation_changes(parameters), _duration_s(arguments), _described_parameters(parameters)
+    parameters = _parameters(arguments, constellation.Constellation)
+    return constellation.changes(parameters), _duration_s(arguments), _described_parameters(parameters)
 
 
 def _acm(arguments: argparse.Namespace) -> Made:
@@ -194,7 +190,9 @@ def _rtt(arguments: argparse.Namespace) -> Made:
     return rtt.changes(probes, arguments.bin_s, arguments.rate_bps), math.inf if arguments.loop else until_s, comments
 
 
-def write(changes: Iterable[Change], until_s: float, comments: list[str], arguments: argparse.Namespace) -> None:
+def write(
+    changes: Iterable[link_file.Change], until_s: float, comments: list[str], arguments: argparse.Namespace
+) -> None:
     """A link file, checked, whole or not at all."""
     output: Path = arguments.output
     new = output.with_name(f".{output.name}.new")
@@ -205,7 +203,7 @@ def write(changes: Iterable[Change], until_s: float, comments: list[str], argume
                 link_file.write(_shown(changes, until_s, reporter), until_s, comments, out)
             summary = link_file.check(new)
             os.replace(new, output)
-    except LinkFileError as error:
+    except link_file.LinkFileError as error:
         raise InputError(f"what would be written is no link file: {error}") from error
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}") from error
@@ -228,7 +226,7 @@ def described(path: Path, summary: link_file.Summary) -> str:
     return "\n".join(lines)
 
 
-def _shown(changes: Iterable[Change], until_s: float, reporter: Reporter) -> Iterator[Change]:
+def _shown(changes: Iterable[link_file.Change], until_s: float, reporter: Reporter) -> Iterator[link_file.Change]:
     begun_s = time.monotonic()
     for change in changes:
         if time.monotonic() - begun_s > QUIET_S:

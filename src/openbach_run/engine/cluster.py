@@ -83,7 +83,7 @@ class ClusterEngine:
         except FutureCancelledError as error:
             raise SetupError("the run was taken back from the Dask cluster, or its scheduler is gone") from error
         except ModuleNotFoundError as error:
-            raise SetupError(f"{error} on a Dask worker; start workers as docs/guide.md says") from error
+            raise SetupError(f"{error} on a Dask worker; start workers as docs/clusters.md says") from error
         finally:
             with self._lock:
                 self._futures.discard(future)
@@ -115,7 +115,7 @@ class ClusterEngine:
             gone = f"; the last ones were {', '.join(self._workers[:3])}" if self._workers else ""
             raise SetupError(
                 f"the Dask cluster at {self._scheduler} has had no worker for {WORKERS_LIMIT_S} s{gone}. What finished is "
-                "kept; start workers as docs/guide.md says, and the same command goes on from there"
+                "kept; start workers as docs/clusters.md says, and the same command goes on from there"
             )
 
     def stop(self) -> None:

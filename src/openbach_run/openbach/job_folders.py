@@ -140,7 +140,7 @@ def _check_tree(file: Path, at: str, tree: Any) -> None:
             if not re.fullmatch(r"[+*]|\d+(-\d+)?", str(argument.get("count", 1))):
                 raise InputError(f"{file}: {place}.count ({argument['name']}) should be like 1, 2-4, + or *")
             if kind == "optional" and not argument.get("flag"):
-                raise InputError(f"{file}: {place}.flag ({argument['name']}) is missing: what stands before its value")
+                raise InputError(f"{file}: {place}.flag ({argument['name']}) is missing: the option, like --size")
             if "limits" in argument:
                 check_declaration(f"{file}: {place}.limits", _mapping(file, f"{place}.limits", argument["limits"]))
     for place, group in _entries(file, f"{at}.subcommand", tree.get("subcommand")):

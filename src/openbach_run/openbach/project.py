@@ -34,11 +34,10 @@ from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.playbooks import playbooks
 from openbach_run.openbach.scenario import Scenario, read_scenario
 from openbach_run.openbach.values import jobs_started
-from openbach_run.paths import INVENTORY, REPOSITORY
+from openbach_run.paths import INVENTORY, PROJECT, REPOSITORY
 from openbach_run.topology.hosts import Host, Inventory
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 
-PROJECT = "satvpn"
 PROJECT_DESCRIPTION = (
     "VPNs and performance enhancing proxies over GEO and LEO satellite links: transfer times by VPN, position of the "
     "proxy, congestion control and loss. Seven hosts in a row: pc, box, st, sat, gw, pop, server"

@@ -5,29 +5,15 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from openbach_run.additions import Additions
 from openbach_run.errors import InputError
-from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
-from openbach_run.report import content, document
-from openbach_run.report.cells import Campaigns, pep_hosts, printable, read_campaigns
-from openbach_run.report.claims import Verdict, judge, read_claims, why
-from openbach_run.report.csv_files import cells_csv, claims_csv
-from openbach_run.results.files import as_csv, write_parquet
-from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, markdown_rows
+from openbach_run.report.cells import Campaigns, printable, read_campaigns
+from openbach_run.report.claims import why
 
-TEMPLATES = REPOSITORY / "reports/templates"
-FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
 BASELINE = {"vpn": "none", "pep": "none"}
-MOST_DRAWINGS = 150
-"""With so many the sections that follow have tables only: nobody looks at more, and each takes a quarter of a second."""
-CLAIMS = REPOSITORY / "reports/claims.yml"
-
 DESCRIPTION = """\
 Writes the technical report of one or more campaigns: report.html (one file, works
 offline), report.pdf, report.md; figures/ (SVG and PDF) and tables/ (text, Markdown,
@@ -75,6 +61,8 @@ def main(argv: list[str]) -> int:
     _refuse_foreign(output)
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
+    from openbach_run.report.write import write  # with matplotlib and typst: --help and bad input do without
+
     with Reporter(arguments.quiet) as reporter:
         verdicts = write(campaigns, baseline, new, reporter)
     shutil.rmtree(output, ignore_errors=True)
@@ -102,68 +90,3 @@ def _baseline(settings: Sequence[str] | None, campaigns: Campaigns) -> dict[str,
 def _refuse_foreign(output: Path) -> None:
     if output.exists() and not (output / "report.md").exists():
         raise InputError(f"{output} exists and is no report; name another directory with -o")
-
-
-def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, reporter: Reporter) -> list[Verdict]:
-    """All files of the report; the verdicts on the claims."""
-    for folder in ("figures", "tables"):
-        (output / folder).mkdir(parents=True)
-    reporter.show("judging the claims", 0)
-    verdicts = [judge(name, described, campaigns) for name, described in read_claims(CLAIMS).items()]
-    settings = content.settings(campaigns)
-    named_tables = {
-        "claims": content.claims_table(verdicts),
-        "platform": content.platform_table(campaigns, content.named_packages(Additions())),
-    }
-    sections = []
-    drawn = 0
-    for number, setting in enumerate(settings):
-        reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(settings))
-        undrawn = drawn >= MOST_DRAWINGS
-        drawings = [] if undrawn else content.drawings(setting, baseline)
-        drawn += len(drawings)
-        for drawing in drawings:
-            drawing.save(output / "figures")
-        of_setting = content.tables(setting, baseline)
-        named_tables.update(of_setting)
-        sections.append({"setting": setting, "drawings": drawings, "tables": of_setting, "undrawn": undrawn})
-    for name, table in named_tables.items():
-        for ending, form in FORMS.items():
-            (output / "tables" / f"{name}.{ending}").write_text(form(table))
-    (output / "results.csv").write_text(as_csv(campaigns.records))
-    write_parquet(campaigns.records, output / "results.parquet")
-    (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
-    (output / "claims.csv").write_text(claims_csv(verdicts))
-    reporter.show("setting the text", 0.8)
-    markdown = _text(campaigns, baseline, verdicts, sections, named_tables)
-    (output / "report.md").write_text(markdown)
-    (output / "report.html").write_text(document.as_html(markdown, output, TEMPLATES / "page.html.j2"))
-    (output / "report.pdf").write_bytes(document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2"))
-    reporter.show("the report is written", 1)
-    return verdicts
-
-
-def _text(
-    campaigns: Campaigns,
-    baseline: Mapping[str, str],
-    verdicts: Sequence[Verdict],
-    sections: Sequence[Mapping[str, Any]],
-    named_tables: Mapping[str, Table],
-) -> str:
-    template = document.templates(TEMPLATES, document.as_markdown).get_template("report.md.j2")
-    text = template.render(
-        date=datetime.now(UTC).strftime("%Y-%m-%d"),
-        campaigns=campaigns,
-        baseline=baseline,
-        verdicts=verdicts,
-        sections=sections,
-        tables=named_tables,
-        failures=content.failures(campaigns),
-        best=content.best_transports(campaigns),
-        drawn=sum(len(section["drawings"]) for section in sections),
-        pep_hosts=pep_hosts(campaigns),
-        content=content,
-        rows=markdown_rows,
-        docs=REPOSITORY / "docs",
-    )
-    return text.strip() + "\n"

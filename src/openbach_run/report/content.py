@@ -377,5 +377,17 @@ def named_packages(additions: Additions) -> list[str]:
 def page_of(docs: Path, name: str) -> Markdown:
     """The text of docs/`name`.md below its title, its headings one level lower, without links to other files."""
     _, _, text = (docs / f"{name}.md").read_text(encoding="utf-8").partition("\n")
+    return _inside(text, 1)
+
+
+def method(docs: Path) -> Markdown:
+    """The pages that docs/method/README.md lists, in its order, their headings two levels lower, without links to other
+    files."""
+    listed = re.findall(r"^- \[.+?\]\((.+?)\)", (docs / "method/README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = [(docs / "method" / name).read_text(encoding="utf-8") for name in listed]
+    return Markdown("\n\n".join(_inside(page, 2) for page in pages))
+
+
+def _inside(text: str, levels: int) -> Markdown:
     unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", text.strip())
-    return Markdown(re.sub(r"^#", "##", unlinked, flags=re.MULTILINE))
+    return Markdown(re.sub(r"^#", "#" * (levels + 1), unlinked, flags=re.MULTILINE))

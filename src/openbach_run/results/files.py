@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,16 @@ def row(record: Record) -> dict[str, Any]:
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
 
 
-def columns(records: Iterable[Record]) -> list[str]:
+def columns_of(records: Iterable[Record]) -> list[str]:
+    return columns({(*one.arguments, "", *one.measures): row(one) for one in records}.values())
+
+
+def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Names of all columns; those that only some rows have come before the column that follows them there."""
-    shapes = {(*record.arguments, "", *record.measures): record for record in records}
     merged: list[str] = []
-    for record in shapes.values():
+    for one in rows:
         place = 0
-        for name in row(record):
+        for name in one:
             if name not in merged:
                 merged.insert(place, name)
             place = merged.index(name) + 1
@@ -52,7 +55,7 @@ def columns(records: Iterable[Record]) -> list[str]:
 
 def csv_lines(records: Sequence[Record]) -> Iterator[str]:
     """The head and a line for each record."""
-    names = columns(records)
+    names = columns_of(records)
     yield _line(names)
     for record in records:
         yield csv_line(record, names)
@@ -94,7 +97,7 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
         **NUMBERS,
         **{name: "string" for record in records for name in record.arguments},
     }
-    names = columns(records)
+    names = columns_of(records)
     words = {name: {"unit": measure.unit, "title": measure.title} for name, measure in measured.items()}
     schema = pyarrow.schema([
         pyarrow.field(name, pyarrow.type_for_alias(types.get(name, "string")), metadata=words.get(name)) for name in names

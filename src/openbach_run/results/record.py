@@ -110,7 +110,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.runs = directory / "runs"
-        self._shared = _Shared(directory / "shared")
+        self._shared = _Shared(self.runs.resolve().parent / "shared")
 
     @contextmanager
     def opened(self) -> Iterator[None]:

@@ -244,7 +244,7 @@ class _Reader:
         if address not in within:
             raise self.error(f"{key}.address", f"{address} is not in {network} ({within})")
         if address in (within.network_address, within.broadcast_address):
-            raise self.error(f"{key}.address", f"{address} stands for the whole network {within}: not for a host")
+            raise self.error(f"{key}.address", f"{address} addresses the whole network {within}, not a host")
         number = int(address) - int(within.network_address)
         return Interface(name, network, str(address), self.ipv6(key, entry.get("ipv6"), network, number))
 
@@ -260,7 +260,7 @@ class _Reader:
         if address not in within:
             raise self.error(f"{key}.ipv6", f"{address} is not in {network} ({within})")
         if address == within.network_address:
-            raise self.error(f"{key}.ipv6", f"{address} stands for the routers of {within}: not for a host")
+            raise self.error(f"{key}.ipv6", f"{address} addresses the routers of {within}, not a host")
         return str(address)
 
     def route(self, key: str, entry: dict[str, Any]) -> Route:

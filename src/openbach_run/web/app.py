@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
 from openbach_run.errors import InputError, SetupError
-from openbach_run.openbach import project
 from openbach_run.openbach.scenario import Scenario
+from openbach_run.paths import PROJECT
 from openbach_run.web import api_instances, api_login, api_platform, api_projects, page
 from openbach_run.web.answers import Json, Refusal, Services, refuse
 from openbach_run.web.guard import Guard, TooLarge, too_large
@@ -91,10 +91,10 @@ def add_web_ui(app: FastAPI, folder: Path) -> None:
 def begin_project(database: Database, platform: Platform, scenarios: Sequence[Scenario]) -> None:
     """The project of the checkout: made at the first start, its scenarios brought up to date at each."""
     with database.transaction():
-        if database.project(project.PROJECT) is None:
-            database.put_project(project.PROJECT, platform.default_project())
+        if database.project(PROJECT) is None:
+            database.put_project(PROJECT, platform.default_project())
         for scenario in scenarios:
-            database.put_scenario(project.PROJECT, scenario)
+            database.put_scenario(PROJECT, scenario)
 
 
 def _no_route(request: Request, error: Exception) -> JSONResponse:

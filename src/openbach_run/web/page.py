@@ -23,9 +23,9 @@ from openbach_run.campaign.sub_runs import unfold_all
 from openbach_run.engine.platform.rest import CONTROLLER_FILE
 from openbach_run.errors import InputError
 from openbach_run.openbach.limits import argument_choices
-from openbach_run.openbach.project import PROJECT
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario
+from openbach_run.paths import PROJECT
 from openbach_run.results.files import as_csv
 from openbach_run.web import answers, launches, reports
 from openbach_run.web.answers import Json, Refusal, Services, With, not_found

@@ -15,6 +15,7 @@ from openbach_run.additions import Additions
 from openbach_run.openbach import project
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
+from openbach_run.paths import PROJECT
 from openbach_run.topology.hosts import Inventory
 from openbach_run.web.replay import as_date
 
@@ -111,7 +112,7 @@ class Platform:
 
     def default_project(self) -> dict[str, Any]:
         """The project that is there from the beginning, its agents attached."""
-        made = project.project(project.PROJECT, self.inventory, [])
+        made = project.project(PROJECT, self.inventory, [])
         for entity in made["entity"]:
             entity["agent"] = {"address": self.addresses[entity["name"]]}
         return made

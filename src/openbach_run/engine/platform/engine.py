@@ -263,7 +263,7 @@ class ControllerEngine:
                 answer = self._controller.post(*place, body={"arguments": dict(order.arguments)})
                 if "scenario_instance_id" in answer:
                     return int(answer["scenario_instance_id"])
-                raise Lost(f"{self._controller.access.url} told no number of the instance that it started")
+                raise Lost(f"{self._controller.access.url} answered without the number of the instance")
             except Lost:
                 if (number := self._arrived(place, before, order)) is not None:
                     return number
@@ -304,11 +304,13 @@ class ControllerEngine:
                     return instance
                 if heard_s > due_s:
                     if late:
-                        raise Lost(f"scenario instance {number} was told to stop after {limit_s:g} s, and does not end")
+                        raise Lost(
+                            f"scenario instance {number} was asked to stop after {limit_s:g} s, and does not end"
+                        )
                     due_s, late = heard_s + STOP_LIMIT_S, True
                     self._controller.post("scenario_instance/", number, body={}, repeat=True)
             if self._stopping.wait(self._poll_s):
-                raise InterruptedError(f"scenario instance {number} was told to stop")
+                raise InterruptedError(f"scenario instance {number} was asked to stop")
 
     def _end(self, number: int) -> None:
         """Gives the order to stop until the instance has a stop date, then looks for jobs that it has missed."""

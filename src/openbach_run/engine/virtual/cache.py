@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The user's cache: directories named by the hash of what they were made from, made whole or not at all.
 
-Each has two files beside it. The date of NAME.lock says when it was used last: what has not been used for a month goes when
-something new is made. NAME.manifest has the hash of every file in it, and what stat(2) said of them all when they were
+Each has two files beside it. The date of NAME.lock says when it was used last. Entries unused for a month are deleted
+when a new one is made. NAME.manifest has the hash of every file in it, and what stat(2) said of them all when they were
 hashed. As long as that is the same, nothing has been written since (a file's ctime cannot be set back); otherwise the
 contents are compared, and a directory that is not as it was made is made again.
 """

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run SCENARIO [NAME=VALUE…]`: plans the runs, executes those that are missing, prints the table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from openbach_run.additions import Additions, joined
+from openbach_run.campaign.execute import Executor, PlannedRun, cpus_for
+from openbach_run.campaign.file import plan_file
+from openbach_run.campaign.forecast import forecast
+from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.campaign.settings import parse_seeds
+from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
+from openbach_run.campaign.table import campaign_table, not_sent
+from openbach_run.engine.contract import Engine
+from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
+from openbach_run.errors import InputError
+from openbach_run.openbach.addresses import inventory_file, unknown_entities
+from openbach_run.openbach.job_folders import Package, load_packages
+from openbach_run.openbach.lint import lint
+from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.source import SUFFIXES, is_source
+from openbach_run.paths import REPOSITORY
+from openbach_run.progress import Reporter
+from openbach_run.results.files import as_csv, as_json, write_parquet
+from openbach_run.results.record import Record, Store
+from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
+from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.inventory import load_inventory
+
+if TYPE_CHECKING:
+    from openbach_run.engine.platform.rest import Controller
+
+REMOTE_RUNS = 256
+"""Runs that wait at a Dask scheduler at the same time."""
+TABLE_FORMATS = {
+    "table": as_text,
+    "markdown": as_markdown,
+    "latex": as_latex,
+    "html": as_html,
+}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The exit code. Raises InputError, SetupError, OSError, KeyboardInterrupt."""
+    if arguments.pcap and arguments.scheduler is not None:
+        raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
+    if arguments.workers is not None and arguments.scheduler is not None:
+        raise InputError("--workers: a cluster runs as many at a time as its workers have threads")
+    controller = _controller(arguments)
+    additions = Additions.beside_ours(arguments.additions)
+    path = path_of(arguments.scenario, additions)
+    packages = load_packages([*arguments.jobs, *additions.jobs], additions)
+    if arguments.check:
+        from openbach_run.commands.check import check
+
+        return check(path, packages, arguments.format == "json", arguments.inventory)
+    campaigns = campaigns_of(path, arguments, packages, additions)
+    cpus = cpus_for(arguments.workers) if controller is None else [0]
+    for campaign in campaigns:
+        _warn(campaign, packages)
+    name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
+    store = Store(arguments.results or _results_directory(name))
+    if arguments.dry_run:
+        planned = _planned(campaigns, arguments, packages, additions, controller)
+        print(forecast(planned, store, len(cpus)))
+        return 0
+    with store.opened():
+        planned = _planned(campaigns, arguments, packages, additions, controller)
+        store.write("campaign.json", _description(path, arguments, campaigns, planned))
+        rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
+        executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun)
+        try:
+            with Reporter(arguments.quiet) as reporter:
+                executor.execute(planned, reporter)
+        finally:
+            known = unfold_all(executor.known(planned), store.runs)
+            write_parquet(known, store.directory / "results.parquet")
+            _print(arguments.format, campaigns, known)
+    lacking = [text for one in campaigns if (text := not_sent(unfold_campaign(one, known), known, store.runs))]
+    for text in lacking:
+        print(f"openbach-run: {text}", file=sys.stderr)
+    return int(bool(executor.failed or lacking))
+
+
+def path_of(text: str, additions: Additions) -> Path:
+    """A file, or the name of one in scenarios/ or campaigns/."""
+    path = Path(text)
+    if path.exists() or path.name != text:
+        return path
+    return additions.find("scenarios", text) or additions.find("campaigns", text) or path
+
+
+def campaigns_of(
+    path: Path, arguments: argparse.Namespace, packages: Mapping[str, Package], additions: Additions
+) -> list[Campaign]:
+    seeds = None if arguments.seeds is None else parse_seeds(arguments.seeds)
+    if _is_campaign_file(path):
+        return plan_file(path, arguments.settings, seeds, packages, additions)
+    try:
+        return [plan(path, arguments.settings, seeds or (1,), packages)]
+    except Malformed as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _is_campaign_file(path: Path) -> bool:
+    return path.suffix in SUFFIXES and not is_source(path)
+
+
+def _controller(arguments: argparse.Namespace) -> Controller | None:
+    """The platform that executes the runs, if it is one. Raises InputError for options that do not go with it."""
+    if arguments.engine != "controller":
+        if arguments.controller is not None:
+            raise InputError("--controller needs --engine controller")
+        return None
+    if arguments.pcap:
+        raise InputError("--pcap: packets are captured by the virtual engine; on a platform let a job do it (tcpdump)")
+    if arguments.workers not in (None, 1) or arguments.scheduler is not None:
+        raise InputError("--workers, --scheduler: a platform has one set of hosts, its runs go one at a time")
+    from openbach_run.engine.platform.rest import CONTROLLER_FILE, Controller, read_access  # with requests
+
+    return Controller(read_access(arguments.controller, Path(CONTROLLER_FILE)))
+
+
+def _planned(
+    campaigns: Sequence[Campaign],
+    arguments: argparse.Namespace,
+    packages: Mapping[str, Package],
+    additions: Additions,
+    controller: Controller | None,
+) -> list[PlannedRun]:
+    """The runs of all campaigns, each once, with the engine of its scenario (which has just the jobs that it starts)."""
+    planned: dict[str, PlannedRun] = {}
+    with Reporter(arguments.quiet) as reporter:
+        for campaign in campaigns:
+            inventory = _inventory(campaign, arguments, additions, controller)
+            engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
+            engine.prepare(reporter.show)
+            scenario, options = _shown(campaign.path), tuple(_options(controller, arguments))
+            for spec in campaign.runs(packages, inventory, additions, engine.identity_of):
+                planned[spec.run_id] = PlannedRun(spec, engine, scenario, campaign.measures, options)
+    return list(planned.values())
+
+
+def _engine(
+    campaign: Campaign,
+    arguments: argparse.Namespace,
+    packages: Mapping[str, Package],
+    additions: Additions,
+    controller: Controller | None,
+) -> Engine:
+    if controller is not None:
+        from openbach_run.engine.platform.engine import ControllerEngine
+
+        return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
+    uses = joined(campaign.uses(packages, additions))
+    parts = additions.parts(uses, {name: files for name in uses["jobs"] if (files := packages[name].files)})
+    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts), pcap=arguments.pcap)
+    if arguments.scheduler is None:
+        return virtual
+    from openbach_run.engine.cluster import ClusterEngine
+
+    return ClusterEngine(virtual, arguments.scheduler, parts)
+
+
+def _inventory(
+    campaign: Campaign, arguments: argparse.Namespace, additions: Additions, controller: Controller | None
+) -> Inventory:
+    """What the campaign runs on. A platform has its own entities, and says itself which are missing."""
+    given = arguments.inventory
+    if given is not None and not given.exists():
+        given = additions.find("topologies", str(given)) or given
+    file = inventory_file(campaign.scenario, campaign.path, given)
+    inventory = load_inventory(file)
+    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()) if controller is None else ():
+        for finding in unknown_entities(scenario, inventory):
+            raise InputError(f"{campaign.path}: {scenario.name}: {finding} ({file})")
+    return inventory
+
+
+def _options(controller: Controller | None, arguments: argparse.Namespace) -> list[str]:
+    """Those of the command that say what and where a run is executed."""
+    if controller is None:
+        return _path_options(arguments)
+    platform = ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
+    return [*_path_options(arguments), *platform]
+
+
+def _shown(path: Path) -> str:
+    """As from the checkout, if it is in there."""
+    file = path.resolve()
+    return str(file.relative_to(REPOSITORY) if file.is_relative_to(REPOSITORY) else path)
+
+
+def _path_options(arguments: argparse.Namespace) -> list[str]:
+    paths = [("--with", one) for one in arguments.additions] + [("--jobs", one) for one in arguments.jobs]
+    if arguments.inventory is not None:
+        paths.append(("--inventory", arguments.inventory))
+    return [word for option, path in paths for word in (option, _shown(path))]
+
+
+def _description(
+    path: Path, arguments: argparse.Namespace, campaigns: Sequence[Campaign], planned: Sequence[PlannedRun]
+) -> Iterator[str]:
+    """What was asked for, as JSON, a run a line: a report shows also what has not been run."""
+    options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
+    options += _path_options(arguments)
+    asked = {
+        "command": shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options]),
+        "commit": _commit(),
+        "plots": {campaign.scenario.name: campaign.plot for campaign in campaigns},
+    }
+    yield from (f"{'{' if number == 0 else ' '}{json.dumps(name)}: {json.dumps(value)},\n"
+                for number, (name, value) in enumerate(asked.items()))  # fmt: skip
+    yield ' "runs": [\n'
+    for number, spec in enumerate(one.spec for one in planned):
+        run = {"run_id": spec.run_id, "scenario": spec.scenario_name, "arguments": spec.values, "seed": spec.seed}
+        yield f"{',' if number else ' '}{json.dumps(run)}\n"
+    yield "]}\n"
+
+
+def _commit() -> str | None:
+    """Of this checkout; None where it is none, or has changes that no commit has."""
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(REPOSITORY), *words], check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    return git("rev-parse", "HEAD") if git("status", "--porcelain") == "" else None
+
+
+def _results_directory(name: str) -> Path:
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise InputError(f"the name {name!r} cannot be that of a directory; name one with --results DIR")
+    return Path("results") / name
+
+
+def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    jobs = {name: package.job for name, package in packages.items()}
+    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
+        for finding in lint(scenario, jobs):
+            print(f"{campaign.path}: warning: {scenario.name}: {finding}", file=sys.stderr)
+
+
+def _lack_captures(store: Store, planned: Sequence[PlannedRun]) -> bool:
+    return not all((store.runs / one.spec.run_id / "capture.pcapng").exists() for one in planned)
+
+
+def _print(form: str, campaigns: Sequence[Campaign], known: Sequence[Record]) -> None:
+    match form:
+        case "csv":
+            print(as_csv(known), end="")
+        case "json":
+            print(as_json(known), end="")
+        case _:
+            shown = [
+                TABLE_FORMATS[form](campaign_table(unfold_campaign(campaign, known), known)) for campaign in campaigns
+            ]
+            print("\n".join(shown), end="")

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The modules of the job satcom_link that this package shares, for other rooms (this package's own path leads to them)."""
+
+import constellation as constellation
+import link_file as link_file

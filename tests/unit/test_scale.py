@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What keeps a campaign linear in its runs: work done once, files written once, few files a run (times: bench/scale.py)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_record import RECORD
+
+from openbach_run.additions import Additions
+from openbach_run.campaign import forecast as forecasts
+from openbach_run.campaign import plan as planning
+from openbach_run.campaign import spec as specs
+from openbach_run.campaign.execute import Executor, PlannedRun
+from openbach_run.campaign.plan import plan
+from openbach_run.commands.main import COMMANDS
+from openbach_run.engine.contract import Outcome
+from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.progress import Reporter
+from openbach_run.results import run_files
+from openbach_run.results.intervals import BOOTSTRAP_SEED, RESAMPLES, estimate
+from openbach_run.results.record import Store, events, statistics
+from openbach_run.results.run_files import DamagedRecord
+from openbach_run.topology.inventory import load_inventory
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = load_packages([ROOT / "jobs"])
+EVENT = {"t_s": 0.0, "event": "scenario_started", "scenario_instance_id": 1, "scenario": "geo", "arguments": {}}
+METADATA = {"job_name": "file_transfer", "agent_name": "pc", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
+SENT = {"transfer_time_s": 9.5, "_metadata": METADATA}
+
+
+class Engine:
+    """Leaves what a guest leaves; `before` is told the number of the run that begins."""
+
+    packages = ("made-up_1",)
+
+    def __init__(self, before: Callable[[int], None] = lambda number: None) -> None:
+        self.before, self.runs, self.stopped = before, 0, False
+
+    def identity_of(self, uses: Mapping[str, Any]) -> dict[str, str]:
+        return {"engine": "made up"}
+
+    def prepare(self, progress: Any) -> None: ...
+
+    def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Any) -> Outcome:
+        self.before(self.runs)
+        self.runs += 1
+        leave(run_dir, spec)
+        return Outcome("Finished Ok", 30.0, 0.1, "ab", None)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def leave(run_dir: Path, spec: Mapping[str, Any]) -> None:
+    (run_dir / "run.json").write_text(json.dumps(spec))
+    (run_dir / "events.jsonl").write_text(json.dumps(EVENT) + "\n")
+    (run_dir / "statistics.jsonl").write_text(json.dumps(SENT) + "\n")
+    for name in ("1_vpn_box", "2_file_transfer_pc"):
+        job = run_dir / "jobs" / name
+        job.mkdir(parents=True)
+        (job / "stdout").write_text(f"{name}\n")
+        (job / "stderr").touch()
+
+
+def planned(engine: Engine, *settings: str, seeds: tuple[int, ...] = (1,)) -> list[PlannedRun]:
+    campaign = plan(ROOT / "scenarios/geo_loss.json", ["cc=bbr", *settings], seeds, PACKAGES)
+    runs = campaign.runs(PACKAGES, load_inventory(ROOT / "inventory.yml"), Additions(), engine.identity_of)
+    return [PlannedRun(spec, engine, "geo_loss", campaign.measures) for spec in runs]
+
+
+def execute(store: Store, runs: list[PlannedRun], cpus: tuple[int, ...] = (0,), rerun: bool = False) -> Executor:
+    executor = Executor(store, cpus, rerun)
+    with store.opened():
+        executor.execute(runs, Reporter(quiet=True))
+    return executor
+
+
+# Planning
+
+
+def test_a_scenario_is_hashed_once_for_all_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each use of a run's name hashed the whole scenario: half a second a run in a campaign of a thousand."""
+    taken: list[int] = []
+    digest = specs._digest
+
+    def counted(value: Any) -> str:
+        taken.append(len(json.dumps(value)))
+        return digest(value)
+
+    monkeypatch.setattr(specs, "_digest", counted)
+    runs = planned(Engine(), "vpn=none,wireguard", "loss=0,1", seeds=(1, 2, 3))
+    names = [one.spec.run_id for _ in range(10) for one in runs]
+    assert len(set(names)) == 12
+    assert len(taken) == 1 + 4 + 12
+    assert sum(size > 3000 for size in taken) == 1
+
+
+def test_values_are_checked_once_not_in_every_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Mapping[str, str]] = []
+    monkeypatch.setattr(planning, "wrong_values", lambda places, own: checked.append(own))
+    losses = ",".join(str(number / 10) for number in range(40))
+    runs = planned(Engine(), "vpn=none,wireguard,openvpn_udp", "pep=none,A,B", f"loss={losses}")
+    assert len(runs) == 3 * 3 * 40
+    assert len(checked) < 60
+
+
+@given(st.lists(st.fixed_dictionaries({name: st.sampled_from("01") for name in "abcd"}), min_size=1), st.data())
+def test_every_combination_is_in_a_cell_that_is_checked(cells: list[dict[str, str]], data: st.DataObject) -> None:
+    groups = data.draw(st.lists(st.sets(st.sampled_from("abcde"))))
+    first = list(planning._first_of_each(cells, groups))
+    for names in groups:
+        known = sorted(names - {"e"})
+        combinations = [[cell[name] for name in known] for cell in cells]
+        in_first = [[cell[name] for name in known] for cell in first]
+        assert all(one in in_first for one in combinations)
+        assert [cells.index(cell) for cell in first] == sorted(cells.index(cell) for cell in first)
+
+
+def test_a_forecast_compares_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run to do was compared with every known one."""
+    compared = 0
+    like = forecasts._of_the_most_like
+
+    def counted(cell: Any, walls_s: Any) -> float:
+        nonlocal compared
+        compared += 1
+        return like(cell, walls_s)
+
+    monkeypatch.setattr(forecasts, "_of_the_most_like", counted)
+    known = [replace(RECORD, arguments={"loss": str(number)}, wall_s=2.0) for number in range(5000)]
+    origin = specs.Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {}))
+    to_do = [specs.RunSpec(specs.CellSpec(origin, {"loss": str(number)}), 1) for number in range(2500, 7500)]
+    assert forecasts._mean_wall_s(to_do, known) == pytest.approx(2.0)
+    assert 0 < compared <= forecasts.SAMPLE
+
+
+# Results while runs end
+
+
+def test_results_csv_grows_by_a_line_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was written anew after every run: in a campaign of ten thousand that took 13 hours."""
+    lines: list[int] = []
+    written: list[str] = []
+    store = Store(tmp_path)
+    write = Store.write
+
+    def counted(self: Store, name: str, text: Any) -> None:
+        written.append(name)
+        write(self, name, text)
+
+    monkeypatch.setattr(Store, "write", counted)
+    engine = Engine(lambda number: lines.append(len((tmp_path / "results.csv").read_text().splitlines())))
+    runs = planned(engine, "vpn=none,wireguard", "loss=0,1", seeds=(1, 2, 3))
+    execute(store, runs)
+    assert lines[1:] == list(range(2, 13)), "the head, and what has finished"
+    assert written.count("results.csv") == 3, "at the start, for the first columns, at the end"
+
+
+def test_results_csv_has_the_order_of_the_campaign_at_the_end(tmp_path: Path) -> None:
+    runs = planned(Engine(), "loss=0,1", "vpn=none", seeds=(1, 2))
+    execute(Store(tmp_path), list(reversed(runs)))
+    before = pandas.read_csv(tmp_path / "results.csv", dtype=str).run_id.tolist()
+    assert before == [one.spec.run_id for one in reversed(runs)]
+    execute(Store(tmp_path), runs)
+    execute(Store(tmp_path), runs, rerun=True)
+    assert pandas.read_csv(tmp_path / "results.csv", dtype=str).run_id.tolist() == [one.spec.run_id for one in runs]
+
+
+def test_an_interrupt_while_the_workers_start_ends_the_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = threading.Thread.start, 0
+
+    def interrupted(self: threading.Thread) -> None:
+        nonlocal started
+        started += 1
+        if started == 2:
+            raise KeyboardInterrupt
+        start(self)
+
+    engine = Engine()
+    runs = planned(engine, "vpn=none", "loss=0,1", seeds=(1, 2))
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        execute(Store(tmp_path), runs, cpus=(0, 0))
+    assert engine.stopped
+    assert (tmp_path / "results.csv").exists()
+
+
+# Records
+
+
+def test_a_record_is_few_files_and_is_read_as_before(tmp_path: Path) -> None:
+    (run,) = planned(Engine(), "vpn=none", "loss=0")
+    store = Store(tmp_path)
+    execute(store, [run])
+    run_dir = store.runs / run.spec.run_id
+    assert sorted(place.name for place in run_dir.rglob("*")) == [
+        "events.jsonl.gz", "files.tar.gz", "record.json", "statistics.jsonl.gz",
+    ]  # fmt: skip
+    assert (statistics(run_dir), events(run_dir)) == ([SENT], [EVENT])
+    assert run_files.document(run_dir, "run.json")["seed"] == 1
+    assert run_files.content(run_dir, "jobs/1_vpn_box/stdout") == b"1_vpn_box\n"
+    with pytest.raises(FileNotFoundError):
+        run_files.content(run_dir, "jobs/1_vpn_box/nothing")
+    assert pandas.read_json(run_dir / "statistics.jsonl.gz", lines=True).transfer_time_s.tolist() == [9.5]
+    with tarfile.open(run_dir / "files.tar.gz") as archive:
+        assert "jobs/2_file_transfer_pc/stdout" in archive.getnames()
+
+
+def test_the_same_run_is_packed_into_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        leave(tmp_path / name, {"seed": 1})
+        run_files.pack(tmp_path / name, ())
+    for file in ("files.tar.gz", "events.jsonl.gz", "statistics.jsonl.gz"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_a_run_that_failed_keeps_its_files(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.opened():
+        place = store.begin(RECORD.run_id)
+        leave(place, {})
+        kept = store.keep(place, replace(RECORD, status="Finished Ko"))
+    assert (kept / "jobs/1_vpn_box/stdout").read_text() == "1_vpn_box\n"
+    assert statistics(kept) == [SENT]
+
+
+@pytest.mark.parametrize("odd", ["link", "fifo", "long"])
+def test_a_run_that_left_something_else_is_not_packed(tmp_path: Path, odd: str) -> None:
+    leave(tmp_path, {})
+    match odd:
+        case "link":
+            (tmp_path / "jobs/passwd").symlink_to("/etc/passwd")
+        case "fifo":
+            subprocess.run(["mkfifo", tmp_path / "jobs/fifo"], check=True)
+        case "long":
+            (tmp_path / ("x" * 120)).write_text("x")
+    before = sorted(tmp_path.rglob("*"))
+    run_files.pack(tmp_path, ())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["statistics.jsonl.gz", "events.jsonl.gz", "files.tar.gz"])
+@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: b"no archive"])
+def test_a_damaged_archive_is_named(tmp_path: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+    leave(tmp_path, {"seed": 1})
+    run_files.pack(tmp_path, ())
+    (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))
+    with pytest.raises(DamagedRecord, match=name):
+        run_files.content(tmp_path, name.removesuffix(".gz") if "jsonl" in name else "run.json")
+
+
+def test_a_packed_file_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_files, "FILE_LIMIT_BYTES", 1000)
+    (tmp_path / "statistics.jsonl.gz").write_bytes(gzip.compress(bytes(100_000)))
+    with pytest.raises(DamagedRecord, match="larger than"):
+        run_files.content(tmp_path, "statistics.jsonl")
+
+
+def test_what_records_have_in_common_is_kept_once(tmp_path: Path) -> None:
+    runs = planned(Engine(), "vpn=none", "loss=0", seeds=(1, 2, 3))
+    execute(Store(tmp_path), runs)
+    assert len(list((tmp_path / "shared").iterdir())) == 1
+    store = Store(tmp_path)
+    first, second, third = (record for one in runs if (record := store.load(one.spec.run_id)))
+    assert first.packages is second.packages is third.packages
+    assert first.packages == ["made-up_1"] and first.declared
+    assert "packages" not in json.loads((store.runs / first.run_id / "record.json").read_text())
+
+
+def test_a_record_without_what_it_shares_counts_as_none(tmp_path: Path) -> None:
+    (run,) = planned(Engine(), "vpn=none", "loss=0")
+    execute(Store(tmp_path), [run])
+    for file in (tmp_path / "shared").iterdir():
+        file.unlink()
+    assert Store(tmp_path).load(run.spec.run_id) is None
+
+
+def test_records_of_older_versions_are_read(tmp_path: Path) -> None:
+    run_dir = tmp_path / "runs" / RECORD.run_id
+    run_dir.mkdir(parents=True)
+    leave(run_dir, {"seed": 1})
+    fields = {name: value for name, value in RECORD.__dict__.items() if name not in ("declared", "parts")}
+    (run_dir / "record.json").write_text(json.dumps(fields))
+    assert Store(tmp_path).load(RECORD.run_id) == RECORD
+    assert (statistics(run_dir), events(run_dir)) == ([SENT], [EVENT])
+
+
+# Statistics and the start
+
+
+@given(st.lists(st.floats(0.001, 1000), min_size=2, max_size=12))
+def test_the_interval_is_that_of_the_medians_of_all_resamples(values: list[float]) -> None:
+    """As they were drawn before, with an array for all of them that wanted 2 GB for ten thousand seeds."""
+    drawn = numpy.random.default_rng(BOOTSTRAP_SEED).integers(len(values), size=(RESAMPLES, len(values)))
+    low, high = numpy.quantile(numpy.median(numpy.array(values)[drawn], axis=1), [0.025, 0.975])
+    found = estimate(values)
+    assert found is not None
+    assert [found.low, found.high] == pytest.approx([low, high], rel=1e-12)
+
+
+def imported(statement: str) -> set[str]:
+    told = subprocess.run(
+        [sys.executable, "-c", f"import sys, contextlib\nwith contextlib.suppress(SystemExit):\n {statement}\n"
+         "print(*sys.modules, file=sys.stderr)"],
+        check=True, capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": "src"},
+    )  # fmt: skip
+    return set(told.stderr.split())
+
+
+LATER = {"requests", "rich", "numpy", "pandas", "pyarrow", "matplotlib", "distributed", "fastapi"}
+
+
+def test_the_start_imports_only_what_it_uses() -> None:
+    assert not imported("import openbach_run.commands.main as it; it.main(['--help'])") & {*LATER, "yaml"}
+    assert not imported("import openbach_run.commands.run") & LATER
+    assert not imported("import openbach_run.report.command as it; it.main(['--help'])") & {"matplotlib", "typst"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_starts_by_itself(name: str) -> None:
+    """Without what another one has imported before."""
+    assert COMMANDS[name] in imported(f"import openbach_run.commands.main as it; it.main(['{name}', '--help'])")
