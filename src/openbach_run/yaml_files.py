@@ -11,7 +11,7 @@ import yaml
 from openbach_run.errors import InputError
 
 
-class _TextLoader(yaml.CBaseLoader):
+class _Texts:
     """Leaves every scalar the text that was typed (`0.10`, `yes`), and refuses a key that is there twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -21,22 +21,33 @@ class _TextLoader(yaml.CBaseLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
             if isinstance(key, yaml.ScalarNode):
                 seen.add(key.value)
-        return super().construct_mapping(node, deep)
+        return super().construct_mapping(node, deep)  # type: ignore[misc,no-any-return]
+
+
+class _TextLoader(_Texts, yaml.BaseLoader): ...
+
+
+class _FastTextLoader(_Texts, yaml.CBaseLoader): ...
 
 
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file. Raises InputError."""
-    return _read(path, yaml.CSafeLoader)
+    return _read(path, yaml.CSafeLoader, yaml.SafeLoader)
 
 
 def read_texts(path: Path) -> Any:
     """The content of a YAML file in which every value is a text. Raises InputError."""
-    return _read(path, _TextLoader)
+    return _read(path, _FastTextLoader, _TextLoader)
 
 
-def _read(path: Path, loader: type[yaml.CSafeLoader | yaml.CBaseLoader]) -> Any:
+def _read(path: Path, fast: Any, exact: Any) -> Any:
+    """By the loader of libyaml; what that refuses, by PyYAML's own, which says where the fault begins."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), loader)
+        text = path.read_text(encoding="utf-8")
+        try:
+            return yaml.load(text, fast)
+        except yaml.YAMLError:
+            return yaml.load(text, exact)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -29,6 +30,7 @@ from openbach_run.engine.platform.engine import ControllerEngine, as_collected
 from openbach_run.engine.platform.rest import Access, Controller, base_url, read_access
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.job_folders import load_packages
+from openbach_run.results.record import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -80,14 +82,16 @@ def test_same_table_and_files_as_the_virtual_engine(
     printed = capsys.readouterr()
     assert "1.50" in printed.out
     (record,) = Path("results/geo/runs").glob("*/record.json")
-    content = json.loads(record.read_text())
-    assert content["identity"]["openbach"] == "2.7.0"
-    assert "file_transfer 1.0" in content["identity"]["jobs"]
-    assert content["virtual_s"] == 90.5
-    assert content["measures"]["transfer_time_s"] == 1.5
-    assert content["command"].endswith(f"--engine controller --controller {fake.url} --project satvpn")
-    written = "".join(file.read_text() for file in record.parent.iterdir() if file.is_file())
-    assert "secret" not in written + printed.out + printed.err
+    kept = Store(Path("results/geo")).load(record.parent.name)
+    assert kept is not None and kept.identity["openbach"] == "2.7.0"
+    assert "file_transfer 1.0" in kept.identity["jobs"]
+    assert kept.virtual_s == 90.5
+    assert kept.measures["transfer_time_s"] == 1.5
+    assert kept.command.endswith(f"--engine controller --controller {fake.url} --project satvpn")
+    files = [file for file in Path("results/geo").rglob("*") if file.is_file() and file.suffix != ".parquet"]
+    written = b"".join(gzip.decompress(one.read_bytes()) if one.suffix == ".gz" else one.read_bytes() for one in files)
+    assert b"instance.json" in written, "the packed files are looked into"
+    assert "secret" not in written.decode() + printed.out + printed.err
     (sent,) = fake.started
     assert sent == {"vpn": "none", "cc": "bbr", "pep": "none", "size": "30M", "loss": "0"}
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import html
 import io
 import json
@@ -563,11 +564,20 @@ def no_number(text: str) -> None:
     pytest.fail(f"{text} is no JSON")
 
 
+def unpacked(client: TestClient, name: str) -> Path:
+    """A file of the one finished run, as its guest left it."""
+    (packed,) = Path(client.app.state.directory).glob(f"geo/runs/*/{name}.gz")  # type: ignore[attr-defined]
+    file = packed.with_suffix("")
+    file.write_bytes(gzip.decompress(packed.read_bytes()))
+    packed.unlink()
+    return file
+
+
 @pytest.mark.parametrize("line", [*HOSTILE, *VALUES])
 def test_statistics_of_a_guest_may_be_anything(client: TestClient, line: str) -> None:
     number = start(client)
     ended(client, number)
-    (file,) = Path(client.app.state.directory).glob("geo/runs/*/statistics.jsonl")  # type: ignore[attr-defined]
+    file = unpacked(client, "statistics.jsonl")
     metadata = json.dumps(METADATA)
     lines = (
         [line] if line in HOSTILE else [f'{{"value": {one}, "_metadata": {metadata}}}' for one in ("1", line, "2", "3")]
@@ -591,7 +601,7 @@ def test_statistics_of_a_guest_may_be_anything(client: TestClient, line: str) ->
 def test_events_of_a_guest_may_be_anything(client: TestClient, line: str) -> None:
     number = start(client)
     ended(client, number)
-    (file,) = Path(client.app.state.directory).glob("geo/runs/*/events.jsonl")  # type: ignore[attr-defined]
+    file = unpacked(client, "events.jsonl")
     file.write_text(file.read_text() + line + "\n")
     for path in paths_of(number):
         assert client.get(path).status_code in (200, 404) if "/1/" in path else (200,), path

@@ -92,6 +92,10 @@ def _counts(count: int) -> numpy.typing.NDArray[numpy.uint8]:
 
     random = numpy.random.default_rng(BOOTSTRAP_SEED)
     counts = numpy.zeros((count, RESAMPLES), numpy.uint8)
-    for number in range(RESAMPLES):
-        counts[:, number] = numpy.bincount(random.integers(count, size=count), minlength=count)
+    several = max(1, 1_000_000 // count)  # resamples at a time: memory stays small
+    for first in range(0, RESAMPLES, several):
+        drawn = random.integers(count, size=(min(several, RESAMPLES - first), count))
+        places = drawn + count * numpy.arange(len(drawn))[:, None]
+        found = numpy.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape)
+        counts[:, first : first + len(drawn)] = found.T
     return counts
