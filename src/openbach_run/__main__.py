@@ -13,7 +13,8 @@ MADE_AGAIN = "OPENBACH_RUN_MADE_AGAIN"
 def damaged(error: ImportError | SyntaxError) -> bool:
     """Whether a package of the launcher's environment cannot be imported, rather than a module of ours."""
     where = error.filename if isinstance(error, SyntaxError) else error.path or error.name or ""
-    ours = str(where).startswith((str(LAUNCHER.parent / "src"), "openbach_run"))
+    of_a_job = any(LAUNCHER.parent.glob(f"jobs/*/files/{error.name}.py")) if isinstance(error, ImportError) else False
+    ours = of_a_job or str(where).startswith((str(LAUNCHER.parent), "openbach_run"))
     return not ours and (Path(sys.prefix) / "complete").exists() and MADE_AGAIN not in os.environ
 
 

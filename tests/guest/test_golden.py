@@ -13,17 +13,20 @@ import warnings
 
 from conftest import REPOSITORY, RunCells
 
+from openbach_run.results.record import Store
+
 FILE = REPOSITORY / "tests/data/golden.json"
 CELL = ("vpn=wireguard", "cc=bbr2", "pep=B", "loss=1", "size=100k")
 
 
 def test_the_packets_are_those_of_before(run_cells: RunCells) -> None:
     (run,) = run_cells("geo_loss", *CELL)
-    record = json.loads((run.record / "record.json").read_text())
+    record = Store(run.record.parents[1]).load(run.record.name)
+    assert record is not None
     now = {
         "command": " ".join(("./openbach-run geo_loss", *CELL)),
-        **{name: record["identity"][name] for name in ("kernel", "image")},
-        "capture_sha256": record["capture_sha256"],
+        **{name: record.identity[name] for name in ("kernel", "image")},
+        "capture_sha256": record.capture_sha256,
     }
     if "UPDATE_GOLDEN" in os.environ:
         FILE.write_text(json.dumps(now, indent=1) + "\n")

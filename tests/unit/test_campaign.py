@@ -104,7 +104,7 @@ def test_given_values_are_swept_in_place_of_the_files() -> None:
     ("settings", "words"),
     [
         (["vpm=none"], "did you mean vpn"),
-        (["vpn=ipsec"], "vpn is one of none, boringtun, nebula"),
+        (["vpn=ipsec"], "vpn is one of none, boringtun, easytier"),
         (["vpn"], "NAME=VALUE"),
         (["cc=bbr,"], "empty value"),
         (["cc=bbr,bbr"], "given twice"),

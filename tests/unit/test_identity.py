@@ -107,7 +107,7 @@ WORDS: list[tuple[str, Callable[[str], str]]] = [
     ("jobs/vpn/README.md", added("More words.\n")),
     ("jobs/vpn/files/vpn.py", replaced('"""', '"""Other words. ')),
     ("jobs/vpn/files/vpn.py", added("# A comment\n")),
-    ("jobs/vpn/files/vpn.yml", replaced("description: The VPN", "description: Which VPN")),
+    ("jobs/vpn/files/vpn.yml", replaced("description:", "description: Other words.")),
     ("jobs/pep/files/pep.yml", replaced("limits: {", "limits: {unit: '', ")),
     ("src/openbach_run/guest/director.py", replaced('"""', '"""Other words. ')),
     ("src/openbach_run/guest/director.py", added("\n\n# A comment\n")),
