@@ -454,7 +454,7 @@ def test_ctrl_c_over_a_bad_connection(fake: FakeController, tmp_path: Path) -> N
         assert command.poll() is None, command.communicate()
         time.sleep(0.01)
     command.send_signal(signal.SIGINT)
-    _, told = command.communicate(timeout=60)
+    _, told = command.communicate(timeout=180)
     assert (command.returncode, fake.stopped) == (130, True), told
     assert "stopping scenario instance 7" in told
     assert "secret" not in told
