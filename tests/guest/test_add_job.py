@@ -5,13 +5,14 @@ job of ours uses, and a program as source."""
 from __future__ import annotations
 
 import csv
-import json
 import shlex
 from pathlib import Path
 
 import own_files
 import pytest
 from conftest import REPOSITORY, command, records
+
+from openbach_run.results.record import Store
 
 PROGRAM = (".c", ".py")
 MOST_LINES = 40
@@ -38,7 +39,8 @@ def test_a_job_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     geo = before[0]
     assert float(geo.row["udp_rtt_ms"]) == pytest.approx(500, abs=5)
     assert geo.row["udp_lost_pct"] == "0.0" and float(geo.row["udp_rtt_p95_ms"]) >= float(geo.row["udp_rtt_ms"])
-    assert any(one.startswith("datamash_") for one in json.loads((geo.record / "record.json").read_text())["packages"])
+    record = Store(results).load(geo.record.name)
+    assert record is not None and any(one.startswith("datamash_") for one in record.packages)
 
     files["jobs/udp_rtt/measures.yml"].write_text("udp_rtt_s: {statistic: rtt_ms, factor: 0.001, title: UDP delay}\n")
     code, _, said = run()
@@ -55,7 +57,7 @@ def test_a_job_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     ended = command(*report, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     output = tmp_path / "reports/udp_rtt"
-    assert "UDP delay (s) |" in (output / "report.md").read_text()
+    assert "UDP delay (s)" in (output / "report.md").read_text()
     assert ("udp_rtt_s", "s") in {
         (row["measure"], row["unit"]) for row in csv.DictReader((output / "cells.csv").open())
     }
