@@ -40,9 +40,12 @@ def run_one(folder: Path, scenario: Path, *settings: str) -> dict[str, Any]:
     return dict(row)
 
 
-@pytest.mark.parametrize("options", [{"tool": "http"}, {"direction": "upload"}], ids=["http", "upload"])
-def test_other_ways_to_transfer(tmp_path: Path, options: dict[str, str]) -> None:
-    row = run_one(tmp_path, changed_scenario(tmp_path, **options), "vpn=none", "cc=bbr", *SMALL)
+@pytest.mark.parametrize(
+    ("options", "direction"), [({"tool": "http"}, "download"), ({}, "upload")], ids=["http", "upload"]
+)
+def test_other_ways_to_transfer(tmp_path: Path, options: dict[str, str], direction: str) -> None:
+    scenario = changed_scenario(tmp_path, **options)
+    row = run_one(tmp_path, scenario, "vpn=none", "cc=bbr", f"direction={direction}", *SMALL)
     assert int(row["bytes"]) >= 1_000_000
     assert 2 < row["transfer_time_s"] < 8
     assert row["retransmits"] == 0
@@ -134,7 +137,7 @@ def test_no_secret_is_in_the_record(tunnels: list[Run]) -> None:
 
 
 def test_every_job_left_its_output(tunnels: list[Run]) -> None:
-    for folder in (tunnels[0].record / "jobs").iterdir():
-        job = json.loads((folder / "job.json").read_text())
-        assert (folder / "stdout").exists() and (folder / "stderr").exists()
-        assert job["status"] in ("Not Running", "Stopped")
+    folders = list((tunnels[0].record / "jobs").iterdir())
+    for folder in folders:
+        assert json.loads((folder / "job.json").read_text())["status"] in ("Not Running", "Stopped")
+    assert len(folders) > 10 and any((folder / "stdout").exists() for folder in folders), "what is empty is not kept"
