@@ -19,6 +19,7 @@ from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.measures import over_time
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record, Store, events
+from openbach_run.satellite.given import ORBIT, read_presets
 from openbach_run.web.answers import Services, is_number, not_found
 from openbach_run.web.instances import GUEST_START_MS, find_scenario, project_inventory, sent_statistics
 from openbach_run.web.replay import as_date
@@ -102,7 +103,9 @@ def campaign_of_launch(services: Services, row: Row, runs: Sequence[Row]) -> Cam
     parsed = {name: parse_scenario(one, services.platform.jobs) for name, one in sources.items()}
     scenario = parsed.pop(row["scenario"])
     values = {name: tuple(listed) for name, listed in json.loads(row["values"]).items()}
-    campaign = Campaign(Path(scenario.name), scenario, parsed, values, tuple(json.loads(row["seeds"])))
+    presets = read_presets(values.get(ORBIT, ()), services.platform.additions.all("satellites"))
+    seeds = tuple(json.loads(row["seeds"]))
+    campaign = Campaign(Path(scenario.name), scenario, parsed, values, seeds, presets=presets)
     known = [name for name in campaign.jobs() if name in services.platform.packages]
     return replace(campaign, measures=measures_of_jobs(known, services.platform.packages))
 
