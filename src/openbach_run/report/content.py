@@ -359,7 +359,8 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     rows.append(["packages", ", ".join(known)])
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
-    return Table("What the figures depend on", ["", "version"], rows, "every package is in the directory shared of the results", 2)
+    note = "every package is in the directory shared of the results"
+    return Table("What the figures depend on", ["", "version"], rows, note, 2)
 
 
 def _versions(packages: Iterable[str], name: str) -> list[str]:
