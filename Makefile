@@ -25,7 +25,8 @@ lint:
 test:
 	$(DEV) python -m pytest tests/unit --cov=openbach_run --cov-report=
 	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
-	$(DEV) python -m pytest tests/guest tests/pages
+	$(DEV) python -m pytest tests/guest
+	$(DEV) python -m pytest tests/pages
 	$(DEV) python -m pytest pep/tests
 
 unit:
