@@ -126,7 +126,7 @@ def test_ports_that_are_excepted_pass_unsplit(lab: Lab, start: Start) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["A", "run", "--cc", "bbr3"], "satpep ended before it was ready"),  # no kernel of a host has it
+    (["A", "run", "--cc", "bbr3"], "has no congestion control bbr3"),
     (["A", "run", "--program", "pepsal"], "pepsal is not installed on this host"),
     (["A", "--at", "C", "run"], "'C' is not a position"),
 ])  # fmt: skip
