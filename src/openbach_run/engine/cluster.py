@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import math
 import os
 import socket
 import tarfile
@@ -52,12 +53,13 @@ class ClusterEngine:
         self._futures: set[Any] = set()
         self._lock = threading.Lock()
         self._workers: list[str] = []
-        self._looked_s = self._seen_s = time.monotonic()
+        self._seen_s, self._looked_s = time.monotonic(), -math.inf
 
     def prepare(self, progress: Progress) -> None:
         """Raises SetupError when the scheduler does not answer."""
         self._virtual.prepare(progress)
         self._client = _client(self._scheduler)
+        self._expect_workers()  # who is there at the beginning: they may die before anybody asks again
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
         return self._virtual.identity_of(uses)
