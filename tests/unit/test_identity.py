@@ -19,7 +19,7 @@ from openbach_run.engine.virtual import kernel
 from openbach_run.engine.virtual.engine import GUEST_MODULES, VirtualEngine, guest_code
 from openbach_run.engine.virtual.image import Image
 from openbach_run.engine.virtual.kernel import Kernel
-from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.job_folders import load_packages, parts_of
 from openbach_run.prose import acting
 from openbach_run.topology.inventory import load_inventory
 
@@ -60,7 +60,7 @@ def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -
     jobs = load_packages(additions.jobs, additions)
     campaign = plan(checkout / "scenarios/geo_loss.json", settings, (1,), jobs)
     uses = joined(campaign.uses(jobs, additions))
-    parts = additions.parts(uses, {name: folder for name in uses["jobs"] if (folder := jobs[name].files)})
+    parts = parts_of(uses, jobs, additions)
     engine = VirtualEngine(checkout, guest_code(checkout, parts))
     engine._kernel = Kernel(Path(), Path(), "a kernel")
     engine._image = Image(Path(), tuple(packages), "what is added", NEEDS)

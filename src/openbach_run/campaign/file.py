@@ -10,7 +10,6 @@ scenarios:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from openbach_run.campaign.plan import Campaign, plan_scenario, read_with_subs, 
 from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.source import SUFFIXES
 from openbach_run.yaml_files import read_yaml
 
@@ -72,12 +71,6 @@ def _seeds(path: Path, given: Any) -> tuple[int, ...]:
         raise InputError(f"{path}: seeds: give how many (5), or a list of them ([3, 7])") from None
 
 
-def _near(name: str, additions: Additions) -> str:
-    known = additions.all("scenarios")
-    near = get_close_matches(name, known, 1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-
-
 def _entry(where: str, entry: Any, here: Path, additions: Additions) -> tuple[Path, dict[str, tuple[str, ...]]]:
     if (
         not isinstance(entry, dict)
@@ -91,5 +84,7 @@ def _entry(where: str, entry: Any, here: Path, additions: Additions) -> tuple[Pa
     name = entry["scenario"]
     file = here / name if "/" in name or name.endswith((".json", *SUFFIXES)) else additions.find("scenarios", name)
     if file is None:
-        raise InputError(f"{where}.scenario: there is no scenario {name}; {_near(name, additions)}")
+        known = additions.all("scenarios")
+        right = near(name, known).rstrip() or f"there are {', '.join(known)}"
+        raise InputError(f"{where}.scenario: there is no scenario {name}; {right}")
     return file, {str(name): distinct(name, tuple(map(str, listed))) for name, listed in values.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -20,9 +19,9 @@ from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.limits import Wrong, folders_used, uses, wrong_values
-from openbach_run.openbach.measures import Declared, Measure, check_agreement, in_words, near
-from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import SAME, Scenario, read_scenario
+from openbach_run.openbach.measures import Declared, Measure, check_agreement, in_words
+from openbach_run.openbach.refusals import Malformed, near
+from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_scenario
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_in, names_used
 from openbach_run.openbach.values import jobs_started
@@ -106,8 +105,7 @@ class Campaign:
     @cached_property
     def constants(self) -> dict[str, str]:
         """The scenarios' own values of their constants."""
-        scenarios = (*self.sub_scenarios.values(), self.scenario)
-        return {name: value for one in scenarios for name, value in one.defaults.items()}
+        return defaults_of((*self.sub_scenarios.values(), self.scenario))
 
     def jobs(self) -> list[str]:
         """Names of the jobs that the scenario or a sub-scenario starts."""
@@ -216,7 +214,7 @@ def campaign_of(
     for name, several in given.items():
         _check_name(f"{name}={','.join(several)}", name, scenario, settings)
     known = {
-        **{name: [value] for one in (*subs.values(), scenario) for name, value in one.defaults.items()},
+        **{name: [value] for name, value in defaults_of((*subs.values(), scenario)).items()},
         **{name: [value] for name, value in sweep_table(scenario, path, "defaults").items()},
         **sweep_table(scenario, path, "values"),
     }
@@ -226,11 +224,7 @@ def campaign_of(
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
     check_references(values)
-    satellites = {
-        name: file for package in packages.values() for name, file in package.entries.get("satellites", {}).items()
-    }
-    presets = read_presets(values.get(ORBIT, ()), satellites)
-    campaign = Campaign(path, scenario, subs, values, seeds, presets=presets)
+    campaign = Campaign(path, scenario, subs, values, seeds, presets=presets_of(values, packages))
     if campaign.most_runs > most_runs:
         raise InputError(f"{path}: {campaign.most_runs} runs; at most {most_runs} at once: give fewer values or seeds")
     check_cells(campaign, jobs)
@@ -240,6 +234,14 @@ def campaign_of(
     for one in (*subs.values(), scenario):
         check_measure(path, one, campaign.measures)
     return campaign
+
+
+def presets_of(values: Mapping[str, Sequence[str]], packages: Mapping[str, Package]) -> Presets:
+    """The satellites that the values name. Raises InputError."""
+    satellites = {
+        name: file for package in packages.values() for name, file in package.entries.get("satellites", {}).items()
+    }
+    return read_presets(values.get(ORBIT, ()), satellites)
 
 
 def measures_of_jobs(jobs: Iterable[str], packages: Mapping[str, Package]) -> dict[str, tuple[Measure, ...]]:
@@ -295,11 +297,9 @@ def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
 
 def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str, str]) -> None:
     if name not in settings:
-        close = get_close_matches(name, settings, 1)
-        hint = f"did you mean {close[0]}? " if close else ""
         constants = ", ".join(one for one in settings if one not in scenario.arguments)
         has = ", ".join(scenario.arguments) + (f" and the constants {constants}" if constants else "")
-        raise InputError(f"{text}: {scenario.name} has no argument {name}; {hint}it has {has}")
+        raise InputError(f"{text}: {scenario.name} has no argument {name}; {near(name, settings)}it has {has}")
 
 
 def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:

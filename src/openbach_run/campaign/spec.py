@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from openbach_run.guest.main import LINK_FILES
-from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.prose import acting_job, acting_scenario
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
@@ -41,8 +41,7 @@ class Origin:
     @cached_property
     def constants(self) -> dict[str, str]:
         """The scenarios' own values, for cells that have none."""
-        scenarios = (*self.sub_scenarios.values(), self.scenario)
-        return {name: value for one in scenarios for name, value in one.defaults.items()}
+        return defaults_of((*self.sub_scenarios.values(), self.scenario))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from openbach_run.engine.contract import Engine
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
-from openbach_run.openbach.job_folders import Package, load_packages
+from openbach_run.openbach.job_folders import Package, load_packages, parts_of
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.source import SUFFIXES, is_source
@@ -162,7 +162,7 @@ def _engine(
 
         return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
     uses = joined(campaign.uses(packages, additions))
-    parts = additions.parts(uses, {name: files for name in uses["jobs"] if (files := packages[name].files)})
+    parts = parts_of(uses, packages, additions)
     virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts), pcap=arguments.pcap)
     if arguments.scheduler is None:
         return virtual

@@ -85,7 +85,7 @@ def _values(source: Source) -> dict[str, str]:
         for name in source.content.get(key, {}):
             if name not in arguments | constants:
                 known = arguments | constants
-                text = f"no argument or constant has this name; {near(name, known)} there are {listed(known)}"
+                text = f"no argument or constant has this name; {near(name, known)}there are {listed(known)}"
                 raise source.wrong(text, key, name)
     return {**{name: one["value"] for name, one in constants.items() if name not in given}, **given}
 
@@ -158,7 +158,7 @@ class _Functions:
             elif label in self._groups and label not in within:
                 found += self._ids(self._groups[label], "groups", label, within=(*within, label))
             else:
-                text = "holds itself" if label in within else near(label, [*self._numbers, *self._groups])
+                text = "holds itself" if label in within else near(label, [*self._numbers, *self._groups]).rstrip()
                 raise self._source.wrong(f"{label!r} is no function and no group; {text}".rstrip("; "), *place)
         return list(dict.fromkeys(found))
 
@@ -186,7 +186,9 @@ class _Functions:
             raise self._source.wrong(f"{text!r}: {error}; a literal dollar is written $$", *place) from None
         for name in names:
             if name not in known:
-                raise self._source.wrong(f"${name} is no argument, constant or address; {near(name, known)}", *place)
+                raise self._source.wrong(
+                    f"${name} is no argument, constant or address; {near(name, known).rstrip()}", *place
+                )
         return names
 
 

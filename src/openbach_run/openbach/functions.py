@@ -67,7 +67,7 @@ def _model(kind: str) -> _Model:
     if _title(kind) in OTHER_CLASSES:
         raise Crash("AttributeError", f"type object '{_title(kind)}' has no attribute 'build_from_arguments'")
     if kind not in MODELS:
-        raise Refusal("Unknown OpenBACH Function", None, near(kind, MODELS))
+        raise Refusal("Unknown OpenBACH Function", None, near(kind, MODELS).rstrip())
     return MODELS[kind]
 
 

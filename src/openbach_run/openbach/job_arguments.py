@@ -13,7 +13,7 @@ from openbach_run.openbach.stored import to_stored, type_name
 
 def read_job_arguments(name: str, given: dict[str, Any], jobs: Mapping[str, Job], at: str) -> dict[str, Any]:
     if name not in jobs:
-        advice = f"{near(name, jobs)} more jobs can be given with --jobs".lstrip()
+        advice = f"{near(name, jobs)}more jobs can be given with --jobs"
         raise Refusal(f"No such job in the controller database: {name}", at, advice)
     stored: dict[str, Any] = {}
     _check_required(jobs[name].arguments, given, at)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions, packages_of
+from openbach_run.additions import Additions, Uses, packages_of
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Job
 from openbach_run.openbach.limits import check_declaration
@@ -61,6 +61,11 @@ def _with_folders(package: Package, additions: Additions) -> Package:
         return {key: with_names(one) for key, one in value.items()}
 
     return replace(package, job=replace(package.job, tree=with_names(package.job.tree)), entries=entries)
+
+
+def parts_of(uses: Uses, packages: Mapping[str, Package], additions: Additions) -> dict[str, Path]:
+    """What the guest gets of what is used, by its place there."""
+    return additions.parts(uses, {name: files for name in uses["jobs"] if (files := packages[name].files)})
 
 
 def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:

@@ -22,7 +22,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from string import Template
 from typing import Any
 
@@ -30,6 +29,7 @@ from openbach_run.additions import KINDS, Additions, Uses
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Job, convert
+from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import SAME, Scenario
 from openbach_run.openbach.start import names_in
 from openbach_run.openbach.values import job_values, jobs_started, placeholders, sole_placeholder
@@ -116,8 +116,7 @@ def refusal(argument: Argument, value: str, called: str) -> str:
     knows by the name `called`; "" for one that it takes."""
     limits = argument.limits
     if argument.choices and value not in argument.choices:
-        near = get_close_matches(value, argument.choices, 1)
-        return f"{f'did you mean {near[0]}? ' if near else ''}{called} is one of {', '.join(argument.choices)}"
+        return f"{near(value, argument.choices)}{called} is one of {', '.join(argument.choices)}"
     if not limits.keys() & set(RANGE) or value in map(str, limits.get("also", ())):
         return ""
     if "pattern" in limits:

@@ -17,12 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.openbach.refusals import near
 from openbach_run.yaml_files import read_yaml
 
 FILE = "measures.yml"
@@ -169,12 +169,6 @@ def _measure(at: str, column: str, described: Any) -> Measure:
 
 
 KEYS = tuple(field.name for field in fields(Measure) if field.name != "column")
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """`did you mean x? `, or nothing."""
-    close = get_close_matches(name, list(known), 1)
-    return f"did you mean {close[0]}? " if close else ""
 
 
 def check_agreement(declared: Declared) -> None:

@@ -60,10 +60,11 @@ def crash_answer(kind: str, text: str) -> dict[str, Any]:
 
 
 def near(name: str, known: Iterable[str]) -> str:
+    """`did you mean x? `, or nothing."""
     from difflib import get_close_matches  # not at start: the guest has no use for it
 
-    near = get_close_matches(name, known, 1)
-    return f"did you mean {near[0]}?" if near else ""
+    close = get_close_matches(name, list(known), 1)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 @contextmanager

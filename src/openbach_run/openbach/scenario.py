@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,11 @@ class Scenario:
             "constants": self.constants,
             "openbach_functions": list(self.functions),
         }
+
+
+def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
+    """The defaults of a scenario and its sub-scenarios; of a name that several have, the last one's counts."""
+    return {name: value for one in scenarios for name, value in one.defaults.items()}
 
 
 def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:

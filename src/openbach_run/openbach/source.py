@@ -96,7 +96,7 @@ def read_source(path: Path, heirs: tuple[Path, ...] = ()) -> Source:
         raise InputError(f"{path}: a scenario is an object with the keys {listed(SHAPES)}")
     for key, value in content.items():
         if key not in SHAPES:
-            raise InputError(f"{path}: {key}: no such key; {near(key, SHAPES)} there are {listed(SHAPES)}")
+            raise InputError(f"{path}: {key}: no such key; {near(key, SHAPES)}there are {listed(SHAPES)}")
         fits, shape = SHAPES[key]
         if not fits(value):
             raise InputError(f"{path}: {key}: should be {shape}")

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.plan import Campaign, campaign_of, measures_of_jobs
+from openbach_run.campaign.plan import Campaign, campaign_of, measures_of_jobs, presets_of
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table
 from openbach_run.errors import InputError
@@ -19,7 +19,6 @@ from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.measures import over_time
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record, Store, events
-from openbach_run.satellite.given import ORBIT, read_presets
 from openbach_run.web.answers import Services, is_number, not_found
 from openbach_run.web.instances import GUEST_START_MS, find_scenario, project_inventory, sent_statistics
 from openbach_run.web.replay import as_date
@@ -103,11 +102,11 @@ def campaign_of_launch(services: Services, row: Row, runs: Sequence[Row]) -> Cam
     parsed = {name: parse_scenario(one, services.platform.jobs) for name, one in sources.items()}
     scenario = parsed.pop(row["scenario"])
     values = {name: tuple(listed) for name, listed in json.loads(row["values"]).items()}
-    presets = read_presets(values.get(ORBIT, ()), services.platform.additions.all("satellites"))
-    seeds = tuple(json.loads(row["seeds"]))
+    packages, seeds = services.platform.packages, tuple(json.loads(row["seeds"]))
+    presets = presets_of(values, packages)
     campaign = Campaign(Path(scenario.name), scenario, parsed, values, seeds, presets=presets)
-    known = [name for name in campaign.jobs() if name in services.platform.packages]
-    return replace(campaign, measures=measures_of_jobs(known, services.platform.packages))
+    known = [name for name in campaign.jobs() if name in packages]
+    return replace(campaign, measures=measures_of_jobs(known, packages))
 
 
 def state(services: Services, number: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from openbach_run.engine.platform.rest import CONTROLLER_FILE
 from openbach_run.errors import InputError
 from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.paths import PROJECT
 from openbach_run.results.files import as_csv
 from openbach_run.web import answers, launches, reports
@@ -122,7 +122,7 @@ def argument_fields(
     except InputError:  # of its x-same, or of a folder; a launch says so
         choices, untested = {}, set()
     settings = settings_of(found, subs)
-    constants = {name: value for one in (*subs.values(), found) for name, value in one.defaults.items()}
+    constants = defaults_of((*subs.values(), found))
     try:
         defaults, swept = (sweep_table(found, Path(found.name), key) for key in ("defaults", "values"))
     except InputError:

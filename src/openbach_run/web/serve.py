@@ -22,7 +22,7 @@ from openbach_run.engine.contract import Engine
 from openbach_run.engine.platform.rest import CONTROLLER_FILE, write_access
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
-from openbach_run.openbach.job_folders import Package, load_packages
+from openbach_run.openbach.job_folders import Package, load_packages, parts_of
 from openbach_run.openbach.project import load_scenarios
 from openbach_run.paths import INVENTORY, REPOSITORY
 from openbach_run.progress import Reporter
@@ -202,7 +202,7 @@ def engine_for(
     packages: Mapping[str, Package], additions: Additions, uses: Uses, reporter: Reporter | None
 ) -> VirtualEngine:
     """A prepared virtual engine for runs that use these."""
-    parts = additions.parts(uses, {name: files for name in uses["jobs"] if (files := packages[name].files)})
+    parts = parts_of(uses, packages, additions)
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
     engine.prepare(reporter.show if reporter else lambda text, part: None)
     return engine

@@ -31,7 +31,7 @@ from openbach_run.engine.platform import leftovers, reasons, rest
 from openbach_run.engine.platform.rest import Controller, Lost, Refused
 from openbach_run.errors import SetupError
 from openbach_run.openbach.job_folders import form_of
-from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.values import jobs_started
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
@@ -454,7 +454,7 @@ def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
 
 def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[str, str]:
     """What the constants of the files come to on the satellite of these values."""
-    constants = {name: value for scenario in own for name, value in scenario.defaults.items()}
+    constants = defaults_of(own)
     orbit = values.get(ORBIT, constants.get(ORBIT, ""))
     return in_force({**constants, ORBIT: orbit}, read_presets([orbit], Additions().all("satellites"))) | {
         ORBIT: constants.get(ORBIT, orbit)

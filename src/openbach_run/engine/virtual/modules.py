@@ -9,13 +9,13 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
 from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import ensure_tools, run
 from openbach_run.engine.virtual.kernel import FIXED_BUILD, Kernel
 from openbach_run.errors import InputError, SetupError
+from openbach_run.openbach.refusals import near
 from openbach_run.progress import Progress
 
 DIRECTORY = "modules"
@@ -50,8 +50,7 @@ def _algorithm(file: Path) -> str:
     if not isinstance(profile, dict):
         raise InputError(f"{file}: should be a JSON object with {', '.join(KEYS)}")
     for key in profile.keys() - set(KEYS):
-        near = get_close_matches(key, KEYS, 1)
-        raise InputError(f"{file}: {key} is unknown; {f'did you mean {near[0]}?' if near else f'there are {KEYS}'}")
+        raise InputError(f"{file}: {key} is unknown; {near(key, KEYS).rstrip() or f'there are {KEYS}'}")
     for key, (example, pattern) in SETTINGS.items():
         settings = profile.get(key, {})
         if not isinstance(settings, dict) or not all(
