@@ -98,7 +98,9 @@ def path_of(text: str, additions: Additions) -> Path:
         return path
     names = {**additions.all("campaigns"), **additions.all("scenarios")}
     if text not in names:
-        raise InputError(f"{text}: no such scenario or campaign; {near(text, names)}there are {', '.join(sorted(names))}")
+        raise InputError(
+            f"{text}: no such scenario or campaign; {near(text, names)}there are {', '.join(sorted(names))}"
+        )
     return names[text]
 
 
