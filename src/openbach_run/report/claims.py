@@ -11,9 +11,8 @@ decides nothing; nor does one of "the best" of cells that were not all run.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import yaml
 
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import FACTORS, Campaigns, Cell, Partners, Selection, matches, said
+from openbach_run.report.groups import groups
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.intervals import Estimate, difference, ratio
 
@@ -142,8 +142,8 @@ class Finding:
         """What it holds but for, or what it does hold for; none where that is all or nothing."""
         rest = [one for one in self.comparisons if one.holds is not True]
         if self.verdict == BUT_FOR:
-            return groups(rest, self.of(True))
-        return groups(self.of(True), rest) if self.verdict == DOES_NOT else []
+            return _grouped(rest, self.of(True))
+        return _grouped(self.of(True), rest) if self.verdict == DOES_NOT else []
 
 
 @dataclass(frozen=True)
@@ -183,46 +183,22 @@ class Group:
         return compared(self.own, self.other)
 
 
-LONGEST = 3
-"""So many values name a group, or more where that is not enough."""
-
-
-def groups(some: Sequence[Comparison], rest: Sequence[Comparison]) -> list[Group]:
-    """`some` comparisons in few words: each time the values that most of those left have in common and no one of the `rest`
-    has."""
-    values = {id(one): _values(one) for one in (*some, *rest)}
-    common = frozenset.intersection(*values.values()) if values else frozenset()
-    others = [values[id(one)] - common for one in rest]
-    left, found = [(one, values[id(one)] - common) for one in some], []
-    while left:
-        of_size = (_telling({own for _, own in left}, others, size) for size in range(1, len(values) + 1))
-        choices = list(chain.from_iterable(islice(of_size, LONGEST))) or next(
-            filter(None, of_size), [frozenset(left[0][1])]
-        )
-        best = min(choices, key=lambda choice: (-sum(choice <= own for _, own in left), len(choice), sorted(choice)))
-        members = [one for one, own in left if best <= own]
+def _grouped(some: Sequence[Comparison], rest: Sequence[Comparison]) -> list[Group]:
+    """`some` comparisons in few words that tell them from the `rest`."""
+    found = []
+    for named, members in groups([_values(one) for one in some], [_values(one) for one in rest]):
+        first = some[members[0]]  # has the values in their order
         own, other = (
-            {name: value for name, value in part.items() if (of_other, name, value) in best}
-            for of_other, part in enumerate((members[0].own, members[0].other))
+            {name: value for name, value in part.items() if (place, name, value) in named}
+            for place, part in enumerate((first.own, first.other))
         )
-        found.append(Group(own, other, members))
-        left = [one for one in left if not best <= one[1]]
+        found.append(Group(own, other, [some[one] for one in members]))
     return found
 
 
-def _telling(some: Iterable[frozenset[Value]], others: Sequence[frozenset[Value]], size: int) -> list[frozenset[Value]]:
-    """Every choice of so many values of one of `some` that no one of the others has."""
-    choices = {frozenset(choice) for own in some for choice in combinations(sorted(own), size)}
-    return [choice for choice in choices if not any(choice <= own for own in others)]
-
-
-Value = tuple[int, str, str]
-"""Whether it is one of the cell that is compared with, name, value."""
-
-
-def _values(one: Comparison) -> frozenset[Value]:
-    parts = enumerate((one.own, one.other))
-    return frozenset((of_other, name, value) for of_other, part in parts for name, value in part.items())
+def _values(one: Comparison) -> frozenset[tuple[int, str, str]]:
+    """0 for a value of its cell, 1 for one of the cell that it is compared with; name; value."""
+    return frozenset((place, *pair) for place, part in enumerate((one.own, one.other)) for pair in part.items())
 
 
 def read_claims(file: Path) -> dict[str, dict[str, Any]]:
