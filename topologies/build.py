@@ -2,7 +2,7 @@
 """Builders of the scenarios beside the inventories of this folder, and of the star: `python topologies/build.py` writes
 them anew; `python topologies/build.py star 50 DIR` writes a star of 50 terminals into another folder.
 
-Each scenario: every PC downloads the same size at the same time.
+Each scenario: every PC downloads the same size at the same time. That with a VPN follows from its YAML in scenarios/ here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from openbach_run.openbach.expand import expand
 from openbach_run.topology.inventory import load_inventory
 from openbach_run.topology.references import value_of
 
@@ -86,6 +87,12 @@ SCENARIOS = {
     ),
     "long_thin": downloads("long_thin.yml", "A download over GEO and a long path behind it", SATELLITE, ["pc"]),
 }
+WITH_VPN = ("coordinated",)
+
+
+def with_vpn(name: str) -> dict[str, Any]:
+    made = expand(HERE / f"scenarios/{name}.yml")
+    return {**made, "x-inventory": {**made["x-inventory"], "file": f"{name}.yml"}}
 
 
 def star_scenario(terminals: int) -> dict[str, Any]:
@@ -165,7 +172,8 @@ def write(folder: Path, scenario: dict[str, Any]) -> None:
     """With the addresses of its inventory."""
     inventory = load_inventory(folder / scenario["x-inventory"]["file"])
     references = scenario["x-inventory"]["constants"]
-    constants = {name: value_of(reference, inventory) for name, reference in references.items()}
+    addresses = {name: value_of(reference, inventory) for name, reference in references.items()}
+    constants = {**scenario["constants"], **addresses}
     text = json.dumps({**scenario, "constants": constants}, indent=2, ensure_ascii=False)
     (folder / f"{scenario['name']}.json").write_text(text + "\n")
 
@@ -174,6 +182,6 @@ if __name__ == "__main__":
     if len(sys.argv) == 4 and sys.argv[1] == "star":
         write_star(Path(sys.argv[3]), int(sys.argv[2]))
     else:
-        for scenario in SCENARIOS.values():
+        for scenario in (*SCENARIOS.values(), *map(with_vpn, WITH_VPN)):
             write(HERE, scenario)
         write_star(HERE, STAR_TERMINALS)

@@ -22,7 +22,7 @@ UNTESTED = "not tested here"
 PACKAGES_OF_THE_JOB = [line for line in (HERE / "packages.txt").read_text().splitlines() if line[:1] != "#"]
 COLUMNS = (
     *("VPN", "version", "licence", "packets by", "carrier", "overhead", "ciphers", "keys"),
-    *("multipath", "post-quantum", "tested"),
+    *("multipath", "post-quantum", "coordinator", "tested"),
 )
 
 
@@ -63,7 +63,16 @@ def _row(kind: str, vpn: dict[str, Any]) -> tuple[str, ...]:
         overhead = "not measured" if vpn["tested"] == UNTESTED else "a stream"
     flags = ("yes" if vpn[name] else "no" for name in ("multipath", "post_quantum"))
     plain = (vpn[name] for name in ("version", "licence", "runs_in", "carrier"))
-    return (f"`{kind}`", *plain, overhead, vpn["ciphers"], vpn["keys"], *flags, vpn["tested"])
+    return (
+        f"`{kind}`",
+        *plain,
+        overhead,
+        vpn["ciphers"],
+        vpn["keys"],
+        *flags,
+        vpn["coordinator"] or "none",
+        vpn["tested"],
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pcapng
 import pytest
 from conftest import Run, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of, with_snapshot
-from vpns_tested import LIMIT_S, VPNS, describe, on, scripts
+from vpns_tested import LIMIT_S, VPNS, describe, error_of, on, scripts
 
 SETUP_S = 10
 """Until both ends of the tunnel are launched."""
@@ -84,10 +84,6 @@ def reasons(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reasons
 
 def by_vpn(results: Path, suffix: str = "") -> Reasons:
     return {run.row["vpn"].removesuffix(suffix): (run, error_of(run)) for run in records(results)}
-
-
-def error_of(run: Run) -> str:
-    return str(json.loads((run.record / "record.json").read_text())["error"])
 
 
 def nothing_went_in_clear(run: Run) -> bool:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
@@ -13,7 +14,7 @@ from conftest import REPOSITORY, Run
 sys.path.insert(0, str(REPOSITORY / "jobs/vpn/files"))
 from vpn_folders import describe, kinds, scripts
 
-__all__ = ["LIMIT_S", "VPNS", "describe", "on", "scripts"]
+__all__ = ["LIMIT_S", "VPNS", "describe", "error_of", "on", "scripts"]
 TESTED = ("CI", "make vpns") if os.environ.get("BUILT_VPNS") else ("CI",)
 VPNS = [kind for kind in kinds() if describe(kind)["tested"] in TESTED]
 LIMIT_S = 60
@@ -23,3 +24,8 @@ LIMIT_S = 60
 def on(run: Run, interface: str) -> list[bytes]:
     """The IP packets that a run's capture has of interfaces whose names begin so."""
     return [packet.ip for packet in pcapng.read(run.capture) if packet.interface.startswith(interface) and packet.ip]
+
+
+def error_of(run: Run) -> str:
+    """Why it failed."""
+    return str(json.loads((run.record / "record.json").read_text())["error"])

@@ -71,7 +71,7 @@ def test_no_address_is_anywhere_else(file: Path) -> None:
 
 def test_topologies_are_in_step_with_their_builder(tmp_path: Path) -> None:
     build.write_star(tmp_path, build.STAR_TERMINALS)
-    for one in build.SCENARIOS.values():
+    for one in (*build.SCENARIOS.values(), *map(build.with_vpn, build.WITH_VPN)):
         file = one["x-inventory"]["file"]
         (tmp_path / file).write_text((build.HERE / file).read_text())
         build.write(tmp_path, one)

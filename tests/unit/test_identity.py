@@ -68,6 +68,20 @@ def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -
     return run.run_id
 
 
+def test_a_control_that_only_a_text_of_the_proxy_names_is_used(checkout: Path) -> None:
+    file = checkout / "scenarios/geo_loss.json"
+    scenario = json.loads(file.read_text())
+    starts = [function.get("start_job_instance", {}) for function in scenario["openbach_functions"]]
+    for start in starts:
+        if "run" in start.get("pep", {}):
+            start["pep"]["run"]["client_leg"] = "mss=1300,cc=bbr3"
+    file.write_text(json.dumps(scenario))
+    additions = Additions((checkout,))
+    jobs = load_packages(additions.jobs, additions)
+    (uses,) = plan(file, WIREGUARD, (1,), jobs).uses(jobs, additions)
+    assert uses["congestion-controls"] == ["bbr3", "cubic"]
+
+
 def replaced(old: str, new: str) -> Callable[[str], str]:
     def edit(text: str) -> str:
         assert old in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job vpn: one end of a tunnel, whichever VPN it is.
+"""OpenBACH job vpn: one end of a tunnel, whichever VPN it is, or what brings the ends together.
 
 What differs from VPN to VPN is in vpn-configs/<kind>/ (its README.md is the contract). The private key is made here, in
 a directory that only root can read, and never leaves this host; public keys are exchanged over TCP with
@@ -40,6 +40,8 @@ PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
 HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
+COORDINATOR_PORT = 6000
+"""Where the ends exchange keys with the coordinator of tunnel 0; each further one has the port above."""
 RETRY_S = 0.2
 FLOW_TABLE = 200
 """Routing table of tunnel 0 if it is for one flow only; each further one has the next."""
@@ -53,13 +55,16 @@ UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
 STREAMS = ("TCP", "MPTCP", "TLS")
 """Carriers whose congestion control is that of the tunnel; beside others a connection may be there for control."""
+ENDS = 2
 LAST_LINES = 10
 LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535)}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 WATCHED = {signal.SIGCHLD, signal.SIGIO}
 RTMGRP_IPV4_IFADDR = 0x10
 """Group of netlink messages about addresses (linux/rtnetlink.h)."""
-TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2", "10.200.{}.1"), "wait": ("", "")}
+COORDINATOR_TUNNEL_IP = "10.200.{}.3"
+TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2", "10.200.{}.1"),
+              "coordinator": (COORDINATOR_TUNNEL_IP, ""), "wait": ("", "")}  # fmt: skip
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -71,6 +76,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--local-network", help="network on this side (default: those of this host's other interfaces)")
     parser.add_argument("--tunnel-ip")
     parser.add_argument("--remote-tunnel-ip")
+    parser.add_argument(
+        "--coordinator-ip", help="where the VPN's coordinator is, if it has one (default: at the server)"
+    )
     parser.add_argument("--tunnel", type=int, default=0, help="number among several")
     parser.add_argument(
         "--flow-port", type=int, default=0, help="the tunnel is for the TCP flow with this server port only"
@@ -84,8 +92,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
     own, other = (address.format(arguments.tunnel) for address in TUNNEL_IPS[arguments.role])
-    arguments.device = f"vpn{arguments.tunnel}"
+    arguments.device = f"{'hub' if arguments.role == 'coordinator' else 'vpn'}{arguments.tunnel}"
     arguments.exchange_port = EXCHANGE_PORT - arguments.tunnel
+    arguments.coordinator_port = COORDINATOR_PORT + arguments.tunnel
     arguments.tunnel_ip = arguments.tunnel_ip or own
     arguments.remote_tunnel_ip = arguments.remote_tunnel_ip or other
     return arguments
@@ -108,14 +117,32 @@ def exchange(arguments: argparse.Namespace, public: str) -> str:
                 sys.exit(f"no VPN client has connected to port {arguments.exchange_port} after {LIMIT_S:g} s")
         return swap(connection, public)
 
+    return swap(connected("the VPN server", arguments.remote_ip, arguments.exchange_port), public)
+
+
+def connected(whom: str, address: str, port: int) -> socket.socket:
     def connect() -> socket.socket | None:
         try:
-            return socket.create_connection((arguments.remote_ip, arguments.exchange_port), timeout=LIMIT_S)
+            return socket.create_connection((address, port), timeout=LIMIT_S)
         except OSError:
             return None
 
-    missing = f"the VPN server {arguments.remote_ip} does not answer on port {arguments.exchange_port}"
-    return swap(wait_for(missing, connect, LIMIT_S, retry_s=RETRY_S), public)
+    return wait_for(f"{whom} {address} does not answer on port {port}", connect, LIMIT_S, retry_s=RETRY_S)
+
+
+def exchange_with_ends(arguments: argparse.Namespace, public: str) -> list[tuple[str, str]]:
+    """The coordinator gives both ends its public material; their addresses and theirs."""
+    received: list[tuple[str, str]] = []
+    with socket.create_server((arguments.local_ip, arguments.coordinator_port)) as listener:
+        listener.settimeout(LIMIT_S)
+        while len(received) < ENDS:
+            try:
+                connection, (address, _) = listener.accept()
+            except TimeoutError:
+                came = f"{len(received)} of {ENDS} ends of {arguments.kind}"
+                sys.exit(f"{came} connected to port {arguments.coordinator_port} of the coordinator in {LIMIT_S:g} s")
+            received.append((address, swap(connection, public)))
+    return received
 
 
 def swap(connection: socket.socket, public: str) -> str:
@@ -293,8 +320,18 @@ def report(arguments: argparse.Namespace, vpn: dict[str, Any], log: Path) -> Non
         collect_agent.send_stat(collect_agent.now(), **known)
 
 
+def coordinator_ip(arguments: argparse.Namespace) -> str:
+    at_server = arguments.remote_ip if arguments.role == "client" else arguments.local_ip
+    return str(arguments.coordinator_ip or at_server)
+
+
 def environment_of(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path) -> dict[str, str]:
     """What the VPN's scripts get to know."""
+    coordinator = {
+        "VPN_COORDINATOR_IP": coordinator_ip(arguments),
+        "VPN_COORDINATOR_TUNNEL_IP": COORDINATOR_TUNNEL_IP.format(arguments.tunnel),
+        "VPN_COORDINATOR_PUBLIC": str(directory / "coordinator_public"),
+    }
     return {
         "PATH": f"{os.environ.get('PATH', os.defpath)}:{PROGRAMS}:{scripts(arguments.kind) / 'bin'}",
         "VPN_DIR": str(directory),
@@ -309,6 +346,7 @@ def environment_of(arguments: argparse.Namespace, vpn: dict[str, Any], directory
         "VPN_REMOTE_TUNNEL_IP": arguments.remote_tunnel_ip,
         "VPN_REMOTE_PUBLIC": str(directory / "remote_public"),
         "VPN_MTU": str(vpn["inner_mtu"]),
+        **(coordinator if vpn["coordinator"] else {}),
         **{f"VPN_{name.upper()}": str(value) for name, value in vpn["values"].items()},
     }
 
@@ -328,9 +366,10 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     folder, vpn = scripts(arguments.kind), describe(arguments.kind)
     environment = environment_of(arguments, vpn, directory)
     check_host(arguments, vpn, environment["PATH"])
-    exchange_keys(arguments, folder, environment)
-    up_s = time.monotonic()
     with ExitStack() as at_end:
+        coordinator = started_coordinator(arguments, vpn, at_end)
+        exchange_keys(arguments, folder, environment)
+        up_s = time.monotonic()
         daemon, log = bring_up(arguments, vpn, environment, at_end)
         source = arguments.device if vpn["device"] else arguments.tunnel_ip
 
@@ -365,6 +404,8 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         def is_up() -> bool:
             if (vpn["daemon"] and daemon.poll() is not None) or not is_there(arguments.device):
                 return False
+            if coordinator and coordinator.poll() is not None:
+                return False
             if not lost and not is_local(arguments.local_ip):
                 lost.append(arguments.local_ip)
                 missing = f"no packet has gone through {arguments.kind} since this host lost its address {lost[0]},"
@@ -376,22 +417,68 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             stopped = is_stopped(is_up, daemon, arguments.series_s, look)
         if not stopped and vpn["daemon"] and daemon.poll() is not None:
             sys.exit(ended(arguments.kind, daemon, log))
+        if not stopped and coordinator and coordinator.poll() is not None:
+            sys.exit(f"{arguments.kind}: its coordinator ended by itself")
         if not stopped:
             sys.exit(f"{arguments.kind} ended by itself: its interface is gone{last_lines(log)}")
         look()
 
 
+def started_coordinator(
+    arguments: argparse.Namespace, vpn: Mapping[str, Any], at_end: ExitStack
+) -> subprocess.Popen[Any] | None:
+    """That of a VPN which has one, if no other host plays it: the server's end starts it, as a job of that role would be."""
+    if not vpn["coordinator"] or arguments.role != "server" or arguments.coordinator_ip:
+        return None
+    job = [sys.executable, __file__, "--tunnel", str(arguments.tunnel), arguments.kind, arguments.local_ip]
+    return at_end.enter_context(started(*job, arguments.remote_ip, arguments.remote_network, "coordinator"))
+
+
+def coordinate(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path) -> None:
+    """What brings the ends together, until told to stop. It gets the public material of both ends, one after the other."""
+    folder = scripts(arguments.kind)
+    environment = environment_of(arguments, vpn, directory)
+    check_host(arguments, vpn, environment["PATH"])
+    public = made_keys(arguments, folder, environment)
+    ends = exchange_with_ends(arguments, public)
+    Path(environment["VPN_REMOTE_PUBLIC"]).write_text("".join(of_end for _, of_end in ends))
+    files = [public_file(address, arguments.tunnel) for address, _ in ends]
+    record("cat", *files, after=f" > {environment['VPN_REMOTE_PUBLIC']}")
+    with ExitStack() as at_end:
+        daemon, log = bring_up(arguments, vpn, environment, at_end)
+        if not is_stopped(lambda: daemon.poll() is None, daemon, 0, lambda: None):
+            sys.exit(ended(arguments.kind, daemon, log))
+
+
+def public_file(address: str, tunnel: int, role: str = "") -> str:
+    """Where the pasted commands put what `keygen` has printed."""
+    return f"/run/vpn-{address}-{tunnel}{role}.public"
+
+
+def made_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> str:
+    """What `keygen` prints: this host's public material."""
+    role = "-coordinator" if arguments.role == "coordinator" else ""
+    public = run(str(folder / "keygen"), environment=environment, limit_s=LIMIT_S)
+    record("mkdir", "-pm", "700", environment["VPN_DIR"])
+    record(
+        str(folder / "keygen"),
+        environment=own_words(environment),
+        after=f" > {public_file(arguments.local_ip, arguments.tunnel, role)}",
+    )
+    return public
+
+
 def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> None:
     """Makes this end's keys, and leaves the other end's public ones where `up` finds them. Pasted, the commands make new keys
     and exchange them as files."""
-    directory = environment["VPN_DIR"]
-    keygen = str(folder / "keygen")
-    own, others = (f"/run/vpn-{ip}-{arguments.tunnel}.public" for ip in (arguments.local_ip, arguments.remote_ip))
-    public = run(keygen, environment=environment, limit_s=LIMIT_S)
-    record("mkdir", "-pm", "700", directory)
-    record(keygen, environment=own_words(environment), after=f" > {own}")
+    public = made_keys(arguments, folder, environment)
+    if (file := environment.get("VPN_COORDINATOR_PUBLIC")) is not None:
+        address = coordinator_ip(arguments)
+        coordinator = connected("the VPN coordinator", address, arguments.coordinator_port)
+        Path(file).write_text(swap(coordinator, public))
+        record("cp", public_file(address, arguments.tunnel, "-coordinator"), file)
     Path(environment["VPN_REMOTE_PUBLIC"]).write_text(exchange(arguments, public))
-    record("cp", others, environment["VPN_REMOTE_PUBLIC"])
+    record("cp", public_file(arguments.remote_ip, arguments.tunnel), environment["VPN_REMOTE_PUBLIC"])
 
 
 def own_words(environment: Mapping[str, str]) -> dict[str, str]:
@@ -500,6 +587,15 @@ def main() -> None:
             wait_for(missing, lambda: leads_into_tunnel(arguments), told_by=ROUTES)
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, *WATCHED})
+    if arguments.role == "coordinator":
+        vpn = {} if arguments.kind == "none" else describe(arguments.kind)
+        if not vpn.get("coordinator"):
+            signal.sigwait(SIGNALS)
+            return
+        os.umask(0o077)
+        with tempfile.TemporaryDirectory(prefix="vpn-") as name:
+            coordinate(arguments, vpn, Path(name))
+        return
     open_clear_path(arguments)  # it is still closed if an earlier tunnel has failed
     if arguments.kind == "none":
         signal.sigwait(SIGNALS)

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 CONFIGS = Path(__file__).parent / "vpn-configs"
-DEFAULTS: dict[str, Any] = {"commands": [], "programs": {}, "values": {}, "device": True, "handshake_line": None}
+DEFAULTS: dict[str, Any] = {
+    "commands": [],
+    "programs": {},
+    "values": {},
+    "device": True,
+    "handshake_line": None,
+    "coordinator": None,
+}
 
 
 def kinds() -> list[str]:

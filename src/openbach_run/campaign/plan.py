@@ -18,7 +18,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import Wrong, folders_used, uses, wrong_values
+from openbach_run.openbach.limits import Wrong, folders_used, names_folders, uses, wrong_values
 from openbach_run.openbach.measures import Declared, Measure, check_agreement, in_words
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_scenario
@@ -120,7 +120,7 @@ class Campaign:
     def uses(self, packages: Mapping[str, Package], additions: Additions) -> list[dict[str, list[str]]]:
         """What the runs of each cell use; looked up once for cells that have the same values there. Raises InputError."""
         jobs = {name: package.job for name, package in packages.items()}
-        places = [use for use in uses(self.scenario, jobs, self.sub_scenarios) if "folder" in use.argument.limits]
+        places = [use for use in uses(self.scenario, jobs, self.sub_scenarios) if names_folders(use.argument)]
         names = sorted({name for use in places for name in names_in(use.template)})
         started = {"jobs": self.jobs()}
         found: dict[tuple[str | None, ...], dict[str, list[str]]] = {}

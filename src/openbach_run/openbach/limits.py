@@ -11,6 +11,7 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     refused             what it does not take together with other arguments' values: a list of {if: CONDITION (rules.py),
                         because: what would be right}
     folder              values are the names of folders of this kind (additions.py), beside the choices
+    mentions            words of the text may be names of folders of this kind, which the run gets then (`cc=bbr2,mss=1300`)
 
 `choices` is OpenBACH's own key; its backend stores them and never checks them.
 """
@@ -36,7 +37,9 @@ from openbach_run.openbach.values import job_values, jobs_started, placeholders,
 from openbach_run.units import MULTIPLIERS, number
 
 RANGE = ("minimum", "maximum", "pattern")
-KEYS = (*RANGE, "unit", "also", "folder", "like", "refused")
+KEYS = (*RANGE, "unit", "also", "folder", "mentions", "like", "refused")
+NAMING = ("folder", "mentions")
+"""Keys with a kind of folders that values name."""
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -246,17 +249,24 @@ def _composed(template: str, given: Mapping[str, str]) -> str | None:
     )
 
 
+def names_folders(argument: Argument) -> set[str]:
+    """Of its limits the keys whose folders its values may name."""
+    return {*NAMING} & argument.limits.keys()
+
+
 def folders_used(uses: Sequence[Use], values: Mapping[str, str], additions: Additions) -> Uses:
     """The folders and files that the values name, of uses that were found once for many starts."""
     found: dict[str, set[str]] = {}
     for use in uses:
-        if kind := use.argument.limits.get("folder"):
+        for key in names_folders(use.argument):
             try:
-                name = Template(use.template).substitute(values)
+                value = Template(use.template).substitute(values)
             except (KeyError, ValueError):
                 continue
-            if additions.find(kind, name):
-                found.setdefault(kind, set()).update(additions.with_base(kind, name))
+            kind = use.argument.limits[key]
+            for name in [value] if key == "folder" else re.findall(r"[\w.-]+", value):
+                if additions.find(kind, name):
+                    found.setdefault(kind, set()).update(additions.with_base(kind, name))
     return {kind: sorted(names) for kind, names in sorted(found.items())}
 
 
@@ -281,10 +291,13 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     """Raises InputError, with its place, for a `limits` that says nothing clear."""
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
-    if not {*RANGE, "folder", "refused"} & limits.keys() or not isinstance(limits.get("also", []), list):
-        raise InputError(f"{at} should have a minimum, a maximum, a pattern, a folder or refused; also is a list")
-    if limits.get("folder", "jobs") not in KINDS:
-        raise InputError(f"{at}.folder is {limits['folder']!r}, and should be one of {', '.join(KINDS)}")
+    if not {*RANGE, *NAMING, "refused"} & limits.keys() or not isinstance(limits.get("also", []), list):
+        raise InputError(
+            f"{at} should have a minimum, a maximum, a pattern, a folder, mentions or refused; also is a list"
+        )
+    for key in {*NAMING} & limits.keys():
+        if limits[key] not in KINDS:
+            raise InputError(f"{at}.{key} is {limits[key]!r}, and should be one of {', '.join(KINDS)}")
     refused = limits.get("refused", [])
     if not isinstance(refused, list) or not all(
         isinstance(one, dict) and {*one} == {"if", "because"} for one in refused

@@ -27,7 +27,6 @@ DIRECTORIES = (
 )
 LINKS = {
     "opt/openbach/virtualenv/bin/python3": "/usr/bin/python3",
-    "opt/openbach/vpn-configs": "/opt/openbach-run/vpn-configs",
     "usr/bin/awk": "mawk",
     "var/run": "/run/host",
 }
