@@ -6,7 +6,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-serve bench-pep scenarios vpn-lists control-lists
+.PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-cluster bench-serve bench-pep scenarios vpn-lists control-lists
 .PHONY: clean
 
 check: lint test
@@ -52,6 +52,9 @@ bench:
 
 bench-scale:
 	$(DEV) python bench/scale.py
+
+bench-cluster:
+	$(DEV) python bench/cluster.py
 
 bench-serve:
 	$(DEV) python bench/serve.py

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign on a real Dask scheduler and workers, all on this machine: one dies in the middle, one does not fit."""
+"""A campaign on a real Dask scheduler and workers, all on this machine: one dies in the middle, one does not fit, one gives
+other packets."""
 
 from __future__ import annotations
 
@@ -19,13 +20,25 @@ from conftest import REPOSITORY, command, copy_of_the_checkout
 from distributed import Client
 
 READY_LIMIT_S = 60
+DASK = ("-m", "dask")
+WRONG = """
+from dataclasses import replace
+from dask.__main__ import main
+from openbach_run.engine.virtual.engine import VirtualEngine as Engine
+run = Engine.run
+Engine.run = lambda self, *arguments: replace(run(self, *arguments), capture_sha256="0" * 64)
+main()
+"""
+"""A worker whose captures are not those of other machines."""
 CELLS = ("geo_loss", "vpn=none,wireguard", "cc=bbr,cubic", "loss=0,1", "size=1M", "--seeds", "2")
 
 
 @contextmanager
-def process(*arguments: str, checkout: Path = REPOSITORY) -> Iterator[subprocess.Popen[bytes]]:
+def process(
+    *arguments: str, checkout: Path = REPOSITORY, dask: tuple[str, ...] = DASK
+) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    with subprocess.Popen([sys.executable, "-m", "dask", *arguments], env=environment) as started:
+    with subprocess.Popen([sys.executable, *dask, *arguments], env=environment) as started:
         try:
             yield started
         finally:
@@ -41,10 +54,10 @@ def wait_for(state: Callable[[], bool], what: str) -> None:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Callable[..., list[subprocess.Popen[bytes]]]]:
-    """`cluster(n)` starts a scheduler (`cluster.address` of a file) and n workers."""
+    """`cluster(n)` starts a scheduler (`cluster.address` of a file) and n workers, of which the last ones may be wrong."""
     with ExitStack() as stack:
 
-        def start(workers: int, checkout: Path = REPOSITORY) -> list[subprocess.Popen[bytes]]:
+        def start(workers: int, checkout: Path = REPOSITORY, wrong: int = 0) -> list[subprocess.Popen[bytes]]:
             file = tmp_path / "scheduler.json"
             local = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
             stack.enter_context(process("scheduler", "--scheduler-file", str(file), *local))
@@ -52,10 +65,13 @@ def cluster(tmp_path: Path) -> Iterator[Callable[..., list[subprocess.Popen[byte
             of_worker = ("--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", "--no-dashboard")
             started = [
                 stack.enter_context(
-                    process("worker", *of_worker, "--local-directory", str(tmp_path / str(n)), checkout=checkout)
+                    process(
+                        *("worker", *of_worker, "--name", f"worker-{n}", "--local-directory", str(tmp_path / str(n))),
+                        checkout=checkout, dask=("-c", WRONG) if n >= workers - wrong else DASK,
+                    )
                 )
                 for n in range(workers)
-            ]
+            ]  # fmt: skip
             with Client(address(tmp_path), set_as_default=False) as client:
                 client.wait_for_workers(workers, READY_LIMIT_S)
             return started
@@ -93,6 +109,18 @@ def test_a_worker_dies_and_nothing_is_lost_or_kept_twice(
     assert rows(results) == rows(here), "a run on the cluster is not what it is here"
 
 
+def test_a_wrong_worker_costs_its_runs_and_nothing_else(
+    cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
+    cluster(2, wrong=1)
+    done = command(*CELLS, "--scheduler", address(tmp_path), "--results", str(tmp_path / "results"))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"the Dask worker worker-1 \(tcp://\S+\) gives other packets than this machine", done.stderr)
+    here = tmp_path / "here"
+    assert command(*CELLS, "--results", str(here)).returncode == 0
+    assert rows(tmp_path / "results") == rows(here)
+
+
 def test_the_only_worker_dies(cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path) -> None:
     (worker,) = cluster(1)
     limit = (
@@ -109,7 +137,7 @@ def test_the_only_worker_dies(cluster: Callable[..., list[subprocess.Popen[bytes
         _, told = campaign.communicate(timeout=READY_LIMIT_S)
     assert campaign.returncode == 1
     assert (
-        f"the Dask cluster at {address(tmp_path)} has had no worker for 3 s; the last ones were tcp://127.0.0.1:"
+        f"the Dask cluster at {address(tmp_path)} has had no worker for 3 s; the last ones were worker-0 (tcp://127.0.0.1:"
         in told
     )
     assert "Traceback" not in told

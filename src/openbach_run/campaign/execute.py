@@ -8,7 +8,7 @@ import queue
 import shlex
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.campaign.sub_runs import parts_of, unfold, unfold_all
-from openbach_run.engine.contract import Engine
+from openbach_run.engine.contract import Engine, Withdrawn
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Reporter
@@ -116,6 +116,8 @@ class Executor:
                 return
             try:
                 self._run(planned, cpu)
+            except Withdrawn as found:
+                self._again(found, waiting)
             except BaseException as error:
                 self._errors.append(error)
                 try:
@@ -141,6 +143,19 @@ class Executor:
                 said = record.error or "it gave no reason"
                 self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}")
             self._add_result(self.records.get(spec.run_id))
+
+    def _again(self, found: Withdrawn, waiting: queue.SimpleQueue[PlannedRun]) -> None:
+        """Withdrawn runs wait once more."""
+        with self._lock:
+            kept = [name for name in found.run_ids if self.records.pop(name, None) is not None]
+            for name in kept:
+                self.store.remove(name)
+            self._progress.again(found.run_ids, len(kept))
+            self._reporter.say(str(found))
+            self._write_results([one for one in self._listed if one.run_id in self.records])
+        for one in self._runs:
+            if one.spec.run_id in found.run_ids:
+                waiting.put(one)
 
     def _write_results(self, records: Sequence[Record]) -> None:
         parts = unfold_all(records, self.store.runs)
@@ -250,6 +265,12 @@ class _Progress:
         self._ended_virtual_s += record.virtual_s
         self._ended += 1
         self.show()
+
+    def again(self, run_ids: Collection[str], ended: int) -> None:
+        """Of these runs some had ended."""
+        for run_id in run_ids:
+            self._virtual_s.pop(run_id, None)
+        self._ended -= ended
 
     def show(self) -> None:
         if not self._to_do:

@@ -4,6 +4,10 @@
 A worker executes a run with the virtual engine of its own checkout and sends the run's directory back. It refuses
 runs of another kernel, guest tree or code than its own: their packets would be others. Dask gives the runs of a
 worker that dies to the others; a run is kept here as soon as it is done, so no finished one is lost or repeated.
+
+A worker may still give other packets than it should: of bad memory, say. So its first run, and then one of CHECK_EVERY, is
+executed a second time elsewhere. If that gives other packets, this machine decides between the two, the worker that is
+wrong gets no more runs, and those that it has done since its last check are done by others.
 """
 
 from __future__ import annotations
@@ -12,24 +16,29 @@ import fcntl
 import io
 import math
 import os
+import random
 import socket
 import tarfile
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from openbach_run.additions import Uses
-from openbach_run.engine.contract import Outcome
+from openbach_run.engine.contract import Outcome, Withdrawn
 from openbach_run.engine.virtual.cache import cache_directory
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import SetupError
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress
+from openbach_run.results import run_files
+from openbach_run.results.record import FINISHED, LEFT_OUT
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -38,8 +47,13 @@ CONNECT_LIMIT_S = 10
 LOOK_S = 2
 WORKERS_LIMIT_S = 60
 """How long a cluster may have no worker (a nanny starts another one in the place of one that died)."""
+CHECK_EVERY = 100
+"""Runs of a worker from one that is executed elsewhere too to the next: how many a wrong worker can cost."""
 Parts = tuple[tuple[str, str], ...]
 """The jobs and folders that a campaign uses (see `guest_code`), on the worker as here."""
+Executed = tuple[str, Outcome, bytes]
+"""A worker's address, and of a run of it the outcome and what it has left: its directory as a tar file, packed as in the
+results if it has finished."""
 
 
 class ClusterEngine:
@@ -52,7 +66,14 @@ class ClusterEngine:
         self._parts: Parts = tuple((place, _portable(folder)) for place, folder in parts.items())
         self._futures: set[Any] = set()
         self._lock = threading.Lock()
-        self._workers: list[str] = []
+        self._workers: dict[str, str] = {}
+        """What those that were there last are called, by address."""
+        self._unchecked: dict[str, list[str]] = {}
+        """Runs since the last check of a worker that has passed one, by address."""
+        self._wrong: set[str] = set()
+        self._first = threading.Lock()
+        """Held while this machine executes what no other worker can check."""
+        self._checks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._seen_s, self._looked_s = time.monotonic(), -math.inf
 
     def prepare(self, progress: Progress) -> None:
@@ -71,15 +92,32 @@ class ClusterEngine:
     def run(
         self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
     ) -> Outcome:
-        """Raises SetupError when a worker refuses the run, when one after the other died of it, and when there is none."""
+        """Raises SetupError when a worker refuses the run, when one after the other died of it, and when there is none;
+        Withdrawn when the worker that did it is wrong."""
+        worker, outcome, files = self._executed(spec, run_dir.stem)
+        if outcome.status == FINISHED:
+            with self._lock:
+                check = self._checks[worker]
+            with check:  # what comes from the worker meanwhile waits
+                self._check(worker, outcome, spec, run_dir.stem)
+        with tarfile.open(fileobj=io.BytesIO(files)) as archive:
+            archive.extractall(run_dir, [one for one in archive if one.isreg() or one.isdir()], filter="data")
+        return outcome
+
+    def _executed(self, spec: Mapping[str, Any], name: str, on: str | None = None) -> Executed:
+        """By a worker that nothing is known against, or if it is there by the one asked for."""
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
 
-        future = self._client.submit(execute, dict(spec), self._parts, key=f"openbach-run-{run_dir.stem}", pure=False)
+        workers = [on] if on else self._right_ones()
+        future = self._client.submit(
+            execute, dict(spec), self._parts, key=f"openbach-run-{name}-{uuid4().hex}", pure=False,
+            workers=workers, allow_other_workers=workers is not None,  # when these have gone
+        )  # fmt: skip
         with self._lock:
             self._futures.add(future)
         try:
-            outcome, files = self._result(future)
+            return self._result(future)
         except KilledWorker as error:
             raise SetupError(f"the Dask workers died of this run: {error}") from error
         except FutureCancelledError as error:
@@ -89,32 +127,86 @@ class ClusterEngine:
         finally:
             with self._lock:
                 self._futures.discard(future)
-        with tarfile.open(fileobj=io.BytesIO(files)) as archive:
-            archive.extractall(run_dir, [one for one in archive if one.isreg() or one.isdir()], filter="data")
-        return outcome
 
-    def _result(self, future: Any) -> tuple[Outcome, bytes]:
+    def _right_ones(self) -> list[str] | None:
+        """The workers that may get a run; None as long as all may."""
+        if not self._wrong:
+            return None
+        self._expect_workers(0)
+        if right := [address for address in self._workers if address not in self._wrong]:
+            return right
+        raise SetupError(f"all workers of the Dask cluster at {self._scheduler} give other packets than this machine")
+
+    def _check(self, worker: str, outcome: Outcome, spec: Mapping[str, Any], name: str) -> None:
+        """Raises Withdrawn if the worker is wrong, and keeps count if this run is not to be checked."""
+        with self._lock:
+            if worker in self._wrong:
+                raise Withdrawn(
+                    [name], f"{self._called(worker)} gives other packets than this machine: a run is repeated"
+                )
+            since = self._unchecked.get(worker)
+            if since is not None and len(since) < CHECK_EVERY - 1:
+                since.append(name)
+                return
+        with self._first:
+            if alone := not self._others(worker):
+                self._judge(worker, _same(outcome, self._here(spec)), name)
+        if alone:
+            return
+        other, second, _ = self._executed(spec, name, random.choice(self._others(worker)))
+        if other != worker and _same(outcome, second):
+            self._judge(worker, True, name)
+        elif _same(outcome, here := self._here(spec)):
+            self._judge(other, _same(second, here), name)
+        else:
+            self._judge(worker, False, name)
+
+    def _others(self, worker: str) -> list[str]:
+        """That have passed a check."""
+        return [one for one in list(self._unchecked) if one != worker and one in self._workers]
+
+    def _judge(self, worker: str, right: bool, name: str) -> None:
+        with self._lock:
+            since = self._unchecked.pop(worker, [])
+            if right:
+                self._unchecked[worker] = []
+                return
+            self._wrong.add(worker)
+        raise Withdrawn([*since, name], (
+            f"{self._called(worker)} gives other packets than this machine: it gets no more runs, and {len(since) + 1} of "
+            "those that it has done are repeated elsewhere"
+        ))  # fmt: skip
+
+    def _here(self, spec: Mapping[str, Any]) -> Outcome:
+        with tempfile.TemporaryDirectory(prefix="openbach-run-") as place, _free_cpu() as cpu:
+            return self._virtual.run(spec, Path(place), cpu, lambda event: None)
+
+    def _called(self, worker: str) -> str:
+        return f"the Dask worker {self._workers.get(worker, worker)}"
+
+    def _result(self, future: Any) -> Executed:
         """Raises SetupError when there is no worker for it and none comes."""
         while True:
             try:
-                done: tuple[Outcome, bytes] = future.result(LOOK_S)
+                done: Executed = future.result(LOOK_S)
                 return done
             except TimeoutError:
                 self._expect_workers()
 
-    def _expect_workers(self) -> None:
-        """All that wait ask, and the scheduler is asked once."""
+    def _expect_workers(self, look_s: float = LOOK_S) -> None:
+        """All that wait ask, and the scheduler is asked once in so many seconds."""
         with self._lock:
             now_s = time.monotonic()
-            if now_s - self._looked_s < LOOK_S:
+            if now_s - self._looked_s < look_s:
                 return
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
             self._looked_s = now_s = time.monotonic()
             if workers:
-                self._workers = sorted(f"{one.get('name')} ({address})" for address, one in workers.items())
+                self._workers = {address: f"{one.get('name')} ({address})" for address, one in sorted(workers.items())}
+            if workers.keys() - self._wrong:
                 self._seen_s = now_s
         if now_s - self._seen_s > WORKERS_LIMIT_S:
-            gone = f"; the last ones were {', '.join(self._workers[:3])}" if self._workers else ""
+            gone = f"; the last ones were {', '.join([*self._workers.values()][:3])}" if self._workers else ""
             raise SetupError(
                 f"the Dask cluster at {self._scheduler} has had no worker for {WORKERS_LIMIT_S} s{gone}. What finished is "
                 "kept; start workers as docs/clusters.md says, and the same command goes on from there"
@@ -122,13 +214,16 @@ class ClusterEngine:
 
     def stop(self) -> None:
         """Takes back what has not begun; what a worker is running ends there and is dropped."""
+        self._virtual.stop()
         with self._lock:
             futures = list(self._futures)
         self._client.cancel(futures)
 
 
-def execute(spec: dict[str, Any], parts: Parts) -> tuple[Outcome, bytes]:
-    """On a worker: the run's outcome, and its directory as a tar file. Raises SetupError when this machine differs."""
+def execute(spec: dict[str, Any], parts: Parts) -> Executed:
+    """On a worker. Raises SetupError when this machine differs."""
+    from distributed import get_worker
+
     engine = _worker_engine(parts)
     here = engine.identity_of(spec["uses"])
     if differing := [name for name, value in here.items() if spec["identity"].get(name) != value]:
@@ -141,10 +236,16 @@ def execute(spec: dict[str, Any], parts: Parts) -> tuple[Outcome, bytes]:
         run_dir = Path(name) / "run"
         run_dir.mkdir()
         outcome = engine.run(spec, run_dir, cpu, lambda event: None)
+        if outcome.status == FINISHED:
+            run_files.pack(run_dir, LEFT_OUT)
         archive = io.BytesIO()
-        with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        with tarfile.open(fileobj=archive, mode="w") as tar:
             tar.add(run_dir, ".", filter=lambda one: one if one.isreg() or one.isdir() else None)
-    return outcome, archive.getvalue()
+    return get_worker().address, outcome, archive.getvalue()
+
+
+def _same(one: Outcome, other: Outcome) -> bool:
+    return (one.status, one.capture_sha256) == (other.status, other.capture_sha256)
 
 
 @cache

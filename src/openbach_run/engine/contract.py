@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,14 @@ class Outcome:
     error: str | None
 
 
+class Withdrawn(Exception):
+    """Results are not what they should be: the text says why. The runs of these names are to be executed again."""
+
+    def __init__(self, run_ids: Collection[str], why: str) -> None:
+        super().__init__(why)
+        self.run_ids = run_ids
+
+
 class Engine(Protocol):
     """What executes a run."""
 
@@ -39,6 +47,8 @@ class Engine(Protocol):
 
     def prepare(self, progress: Progress) -> None: ...
 
-    def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome: ...
+    def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        """Executes a run in the directory <run_id>.unfinished. May raise Withdrawn, of this run and earlier ones."""
+        ...
 
     def stop(self) -> None: ...

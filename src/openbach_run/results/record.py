@@ -194,6 +194,10 @@ class Store:
         run_files.remove(replaced)
         return place
 
+    def remove(self, run_id: str) -> None:
+        """A run that is to be executed again."""
+        run_files.remove(self.runs / run_id)
+
     def rewrite(self, record: Record) -> None:
         """A finished run's record with other words or measures of what it has left."""
         run_dir = self.runs / record.run_id

@@ -234,7 +234,9 @@ def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[
 def pack(run_dir: Path, kept: Collection[str]) -> None:
     """Puts what a run has left into few files, the same bytes for the same content: SERIES compressed, one by one, and all
     others that are not empty in PACKED. The files in `kept` stay as they are. A run that left anything but regular files
-    and directories, or something that cannot be read, stays as it is."""
+    and directories, or something that cannot be read, stays as it is; so does one that was packed where it was executed."""
+    if os.path.lexists(run_dir / PACKED) and not os.path.lexists(run_dir / "run.json"):
+        return
     try:
         left = list(_left(str(run_dir), "", kept))
     except DamagedRecord:
