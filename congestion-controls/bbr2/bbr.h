@@ -115,7 +115,8 @@ struct bbr {
 		has_seen_rtt:1;
 	u32	prior_cwnd:24,
 		prev_probe_too_high:1,
-		prev_probe_precautionary:1;
+		prev_probe_precautionary:1,
+		resume:3;	/* phase of Careful Resume */
 	u32	min_rtt_us;
 	u32	min_rtt_stamp;		/* jiffies, as the other stamps */
 	u32	probe_rtt_min_us;
@@ -123,6 +124,8 @@ struct bbr {
 	union {
 		u32	cycle_stamp_us;		/* in ProbeBW */
 		u32	probe_rtt_done_stamp;	/* in ProbeRTT; 0: not known */
+		u32	resume_delivered;	/* in Startup: the initial data's */
+		u32	resume_bw;		/* in Startup: the probing rate */
 	};
 	u32	next_round_delivered;
 	u32	loss_round_delivered;	/* delivered and lost when this round */
@@ -157,6 +160,41 @@ static bool is_bw_saturated(struct sock *sk, const struct bbr_sample *sample);
 
 /* 5.6.4.4: the window after the losses that this ACK has told */
 static u32 cwnd_after_losses(const struct rate_sample *rs, u32 cwnd);
+
+/* Careful Resume, of a version that defines BBR_RESUMES: bbr_resume.h */
+#ifdef BBR_RESUMES
+static u32 resumed_bw(const struct bbr *bbr);
+static bool is_bw_tainted(const struct bbr *bbr);
+static void resume_init(struct sock *sk);
+static void resume_update(struct sock *sk, const struct bbr_sample *sample);
+static void resume_drain(struct sock *sk);
+static void resume_end(struct sock *sk);
+static void bbr_release(struct sock *sk);
+static int resume_open(void);
+static void resume_close(void);
+#else
+static u32 resumed_bw(const struct bbr *bbr)
+{
+	return 0;
+}
+
+static bool is_bw_tainted(const struct bbr *bbr)
+{
+	return false;
+}
+
+static void resume_init(struct sock *sk) {}
+static void resume_update(struct sock *sk, const struct bbr_sample *sample) {}
+static void resume_drain(struct sock *sk) {}
+static void resume_end(struct sock *sk) {}
+
+static int resume_open(void)
+{
+	return 0;
+}
+
+static void resume_close(void) {}
+#endif
 
 static u32 scaled(u64 value, u32 gain)
 {
@@ -359,7 +397,8 @@ static void set_cwnd(struct sock *sk, const struct rate_sample *rs)
 	u32 acked = rs->acked_sacked, max_inflight, cwnd = tcp_snd_cwnd(tp);
 
 	if (acked) {
-		max_inflight = bdp(sk, bound_bw(bbr), cwnd_gain(bbr));
+		max_inflight = bdp(sk, max(bound_bw(bbr), resumed_bw(bbr)),
+				   cwnd_gain(bbr));
 		max_inflight += max(bbr->extra_acked[0], bbr->extra_acked[1]);
 		max_inflight = quantization_budget(sk, max_inflight);
 		cwnd = cwnd_after_losses(rs, cwnd);
@@ -371,6 +410,8 @@ static void set_cwnd(struct sock *sk, const struct rate_sample *rs)
 			cwnd = min(cwnd + acked, max_inflight);
 		else if (cwnd < max_inflight || tp->delivered < TCP_INIT_CWND)
 			cwnd += acked;
+		if (resumed_bw(bbr))
+			cwnd = max(cwnd, max_inflight);
 		cwnd = max(cwnd, MIN_PIPE_CWND);
 	}
 	if (bbr->state == PROBE_RTT)
@@ -547,7 +588,8 @@ static void update_congestion_signals(struct sock *sk,
 	struct bbr *bbr = inet_csk_ca(sk);
 
 	update_round(sk, sample->rs);
-	if (sample->bw >= max_bw(bbr) || !sample->rs->is_app_limited)
+	if (!is_bw_tainted(bbr) &&
+	    (sample->bw >= max_bw(bbr) || !sample->rs->is_app_limited))
 		bbr->max_bw[1] = max(bbr->max_bw[1], sample->bw);
 	if (bbr->loss_round_start)
 		adapt_shortterm_model(sk);
@@ -619,6 +661,15 @@ static bool is_inflight_too_high(const struct sock *sk,
 	       (sample->lost && !tcp_is_sack(tcp_sk(sk)));
 }
 
+static void end_startup_by_losses(struct sock *sk)
+{
+	struct bbr *bbr = inet_csk_ca(sk);
+
+	bbr->full_bw_reached = 1;
+	bbr->inflight_longterm = max_t(u32, bdp(sk, max_bw(bbr), GAIN(100)),
+				       bbr->inflight_latest);
+}
+
 /*
  * 5.3.1.3: in recovery for a round, with losses too many and too scattered;
  * without SACK each recovery knows of one.
@@ -637,9 +688,7 @@ static void check_startup_high_loss(struct sock *sk,
 	if (bbr->loss_events < events || !is_inflight_too_high(sk, sample))
 		return;
 	bbr->undo_state = UNDO_STARTUP;
-	bbr->full_bw_reached = 1;
-	bbr->inflight_longterm = max_t(u32, bdp(sk, max_bw(bbr), GAIN(100)),
-				       bbr->inflight_latest);
+	end_startup_by_losses(sk);
 }
 
 static void check_startup_done(struct sock *sk, const struct bbr_sample *sample)
@@ -649,6 +698,7 @@ static void check_startup_done(struct sock *sk, const struct bbr_sample *sample)
 	check_startup_high_loss(sk, sample);
 	if (bbr->state == STARTUP && bbr->full_bw_reached) {
 		bbr->rounds_since_probe = 0;
+		resume_drain(sk);
 		bbr->state = DRAIN;
 	}
 }
@@ -667,6 +717,7 @@ static void start_down(struct sock *sk)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
 
+	resume_end(sk);
 	reset_congestion_signals(bbr);
 	bbr->rounds_since_probe = get_random_u32_below(2);
 	bbr->probe_wait_ms = PROBE_WAIT_BASE_MS +
@@ -944,6 +995,7 @@ static void update_min_rtt(struct sock *sk, const struct rate_sample *rs)
 		bbr->min_rtt_stamp = bbr->probe_rtt_min_stamp;
 	}
 	if (probe_rtt_expired && !bbr->idle_restart && bbr->state != PROBE_RTT) {
+		resume_end(sk);
 		bbr->state = PROBE_RTT;
 		save_cwnd(sk);
 		bbr->probe_rtt_done_stamp = 0;
@@ -968,6 +1020,7 @@ static void update_model(struct sock *sk, const struct rate_sample *rs)
 	update_latest_delivery(sk, &sample);
 	update_congestion_signals(sk, &sample);
 	update_ack_aggregation(sk, rs);
+	resume_update(sk, &sample);
 	check_full_bw_reached(sk, &sample);
 	check_startup_done(sk, &sample);
 	check_drain_done(sk);
@@ -999,6 +1052,8 @@ static void bbr_main(struct sock *sk, u32 ack, int flag,
 	if (!bbr->has_seen_rtt && tcp_sk(sk)->srtt_us)
 		init_pacing_rate(sk);
 	set_pacing_rate(sk, bound_bw(bbr), pacing_gain(bbr));
+	if (resumed_bw(bbr))
+		set_pacing_rate(sk, resumed_bw(bbr), GAIN(100));
 	set_cwnd(sk, rs);
 }
 
@@ -1025,6 +1080,7 @@ static void bbr_init(struct sock *sk)
 	bbr->extra_acked_stamp_us = tp->tcp_mstamp;
 	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
 	init_pacing_rate(sk);
+	resume_init(sk);
 	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
 }
 
@@ -1146,17 +1202,29 @@ static struct tcp_congestion_ops bbr __read_mostly = {
 	.undo_cwnd	= bbr_undo_cwnd,
 	.set_state	= bbr_set_state,
 	.get_info	= bbr_get_info,
+#ifdef BBR_RESUMES
+	.release	= bbr_release,
+#endif
 };
 
 static int __init bbr_register(void)
 {
+	int error;
+
 	BUILD_BUG_ON(sizeof(struct bbr) > ICSK_CA_PRIV_SIZE);
-	return tcp_register_congestion_control(&bbr);
+	error = resume_open();
+	if (error)
+		return error;
+	error = tcp_register_congestion_control(&bbr);
+	if (error)
+		resume_close();
+	return error;
 }
 
 static void __exit bbr_unregister(void)
 {
 	tcp_unregister_congestion_control(&bbr);
+	resume_close();
 }
 
 module_init(bbr_register);

@@ -68,7 +68,7 @@ def test_http_counts_from_the_connection_on_iperf3_from_its_test_on(tmp_path: Pa
 
 def test_the_transport_is_the_one_asked_for(run_cells: RunCells) -> None:
     """Of the sender of the download, as iperf3 reads it from its socket; and of the host, as the kernel has it."""
-    profiles = ("cubic", "cubic_nohystart", "bbr", "bbr2", "bbr3", "hybla", "reno")
+    profiles = ("cubic", "cubic_nohystart", "bbr", "bbr2", "bbr3", "hybla", "reno", "cubic_resume", "bbr3_resume")
     for run in run_cells("geo", "vpn=none", f"cc={','.join(profiles)}", *SMALL):
         assert {read["congestion_control"] for read in run.statistics("transport_profile")} == {run.row["cc"]}
         (sender,) = [

@@ -24,7 +24,7 @@ from openbach_run.engine.virtual.engine import GUEST_MEMORY_MB
 from openbach_run.engine.virtual.kernel import ensure_kernel
 from openbach_run.progress import Progress
 
-PROFILES = ("bbr2", "bbr3")
+PROFILES = ("bbr2", "bbr3", "bbr3_resume", "cubic_resume")
 SUITES: dict[str, tuple[tuple[str, ...], dict[str, tuple[str, ...]]]] = {
     "bookworm": (("bookworm",), {}),
     "trixie": (("trixie",), {}),

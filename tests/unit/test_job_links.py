@@ -314,7 +314,8 @@ def test_dkms_gets_the_folder_and_a_version_of_its_content(tmp_path: Path) -> No
     added = install_modules.add_source("bbr3", tmp_path)
     module, version = added.split("/")
     place = tmp_path / f"{module}-{version}"
-    assert {file.name for file in place.iterdir()} == {"Kbuild", "bbr.h", "dkms.conf", "profile.json", "tcp_bbr3.c"}
+    sources = {"Kbuild", "bbr.h", "bbr3.h", "tcp_bbr3.c"}
+    assert {file.name for file in place.iterdir()} == {*sources, "dkms.conf", "profile.json"}
     assert f'PACKAGE_VERSION="{version}"' in (place / "dkms.conf").read_text()
     assert install_modules.package("bbr2")[1] != version
 

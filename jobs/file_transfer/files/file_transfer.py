@@ -7,6 +7,7 @@ control port, runs the iperf3 client. Flows that go on at the same time have a s
 The control port, the one below iperf3's, answers (one JSON line each way):
     {"file_bytes": n}              a file of that size lies at /n of the web server
     {"retransmits": true}          TCP segments sent again by this host so far
+    {"resumes": true}              connections of this host that Careful Resume has sped up so far, or null
     {"receive": {…}}               receive from an iperf3 server on the asking host (an iperf3.Test): iperf3's report
 """
 
@@ -31,6 +32,7 @@ import first_byte
 import iperf3
 import nginx
 import profiles
+import resumes
 from command import run, started, wait_for
 from iperf3 import Received
 from ports import READY_LIMIT_S, wait_listening
@@ -53,6 +55,11 @@ def size_bytes(text: str) -> int:
     return int(size)
 
 
+def size_or_none(text: str) -> int:
+    """0 for `none`."""
+    return 0 if text == "none" else size_bytes(text)
+
+
 def size_or_unlimited(text: str) -> int:
     """0 for `unlimited`."""
     return 0 if text == UNLIMITED else size_bytes(text)
@@ -70,6 +77,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     client.add_argument("--direction", choices=["download", "upload", "none"], default="download")
     client.add_argument(
         "--duration-s", type=int, default=0, help="how long an unlimited transfer goes on (0: until stopped)"
+    )
+    client.add_argument(
+        "--warm-up", type=size_or_none, default=0, help="bytes of an earlier transfer, which is not measured, or none"
     )
     client.add_argument("--streams", type=int, default=1, help="in parallel")
     client.add_argument("--deadline-s", type=int, default=7200)
@@ -125,6 +135,8 @@ def answer(request: dict[str, Any], peer_ip: str, directory: Path) -> dict[str, 
         return {"ok": True}
     if "receive" in request:
         return iperf3.receive(peer_ip, iperf3.Test(**request["receive"]))
+    if "resumes" in request:
+        return {"resumes": resumes.count()}
     return {"retransmits": retransmitted_segments()}
 
 
@@ -220,9 +232,19 @@ def transfer(arguments: argparse.Namespace) -> None:
         )
         return int(counted)
 
+    def sender_resumes() -> int:
+        counted = control.ask(server_ip, control_port, resumes=True)["resumes"] if downloads else resumes.count()
+        return int(counted or 0)
+
+    receive = TRANSFERS[arguments.tool, arguments.direction]
+    resumed = None
+    if arguments.warm_up:
+        earlier = {"size": arguments.warm_up, "duration_s": 0, "interval_s": 0.0}
+        receive(argparse.Namespace(**{**vars(arguments), **earlier}))
+        resumed = sender_resumes()
     before = sender_retransmits()
     start_ms = collect_agent.now()
-    received = TRANSFERS[arguments.tool, arguments.direction](arguments)
+    received = receive(arguments)
     if received.bytes < arguments.size:
         sys.exit(f"only {received.bytes} of {arguments.size} bytes arrived")
     check_congestion_control(arguments.cc, received.congestion_control)
@@ -239,6 +261,7 @@ def transfer(arguments: argparse.Namespace) -> None:
         ttfb_s=received.ttfb_s,
         congestion_control=received.congestion_control,
         retransmits=None if iperf3_test(arguments).is_endless else sender_retransmits() - before,
+        resumes=None if resumed is None else sender_resumes() - resumed,
     )
 
 

@@ -26,6 +26,7 @@ from typing import Any
 import collect_agent
 import profiles
 import proof
+import resumes
 from command import change, run, started, undo, wait_for
 
 CONFIGURATION = "/opt/openbach/agent/jobs/pep/pep_rstats_filter.conf"
@@ -206,7 +207,7 @@ class Connections:
         collect_agent.send_stat(collect_agent.now(), suffix=f"connection_{event['id']}", **ends, **passed, **legs)
 
     def send_sums(self) -> None:
-        collect_agent.send_stat(collect_agent.now(), connections=self.count, **self.bytes)
+        collect_agent.send_stat(collect_agent.now(), connections=self.count, resumes=resumes.count(), **self.bytes)
 
 
 def split(arguments: argparse.Namespace) -> None:

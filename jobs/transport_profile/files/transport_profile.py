@@ -27,11 +27,11 @@ def settings(cc: str, buffer_bytes: int, algorithm: str) -> dict[Path, str]:
     parameters = profile["parameters"] if algorithm == profile["algorithm"] else {}
     return {
         **{MODULES / name.replace("/", "/parameters/"): value for name, value in parameters.items()},
-        **{SYSCTLS / name.replace(".", "/"): value for name, value in profile["sysctls"].items()},
         IPV4 / "tcp_congestion_control": algorithm,
         IPV4 / "tcp_rmem": f"4096 131072 {buffer_bytes}",
         IPV4 / "tcp_wmem": f"4096 16384 {buffer_bytes}",
         IPV4 / "tcp_no_metrics_save": "1",
+        **{SYSCTLS / name.replace(".", "/"): value for name, value in profile["sysctls"].items()},
     }
 
 

@@ -1,0 +1,1 @@
+../cubic_resume/resume.h
