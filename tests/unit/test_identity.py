@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from openbach_run.additions import Additions, joined
 from openbach_run.campaign.plan import plan
-from openbach_run.engine.virtual import kernel
+from openbach_run.engine.virtual import image, kernel
 from openbach_run.engine.virtual.engine import GUEST_MODULES, VirtualEngine, guest_code
 from openbach_run.engine.virtual.image import Image
 from openbach_run.engine.virtual.kernel import Kernel
@@ -61,7 +61,7 @@ def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -
     campaign = plan(checkout / "scenarios/geo_loss.json", settings, (1,), jobs)
     uses = joined(campaign.uses(jobs, additions))
     parts = parts_of(uses, jobs, additions)
-    engine = VirtualEngine(checkout, guest_code(checkout, parts))
+    engine = VirtualEngine(checkout, guest_code(checkout, parts), cache=checkout / "cache")
     engine._kernel = Kernel(Path(), Path(), "a kernel")
     engine._image = Image(Path(), tuple(packages), "what is added", NEEDS)
     (run,) = campaign.runs(jobs, load_inventory(checkout / "inventory.yml"), additions, engine.identity_of)
@@ -214,6 +214,20 @@ def test_of_the_kernel_comments_do_not_count(tmp_path: Path) -> None:
         edited(tmp_path, name, replaced(old, new))
         assert kernel._acting_hash(tmp_path) != before
         before = kernel._acting_hash(tmp_path)
+
+
+def test_what_acts_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def identity() -> str:
+        return image.code_identity(tmp_path / "cache", {"jobs/one": tmp_path / "one.py"})
+
+    (tmp_path / "one.py").write_text("print(1)\n")
+    first = identity()
+    (tmp_path / "one.py").write_text("print(1)  # words\n")
+    assert identity() == first
+    monkeypatch.setattr(image, "acting", None)
+    assert identity() == first
+    (tmp_path / "one.py").write_text("print(1)\n")
+    assert identity() == first
 
 
 def test_a_here_document_counts_whole(tmp_path: Path) -> None:

@@ -125,9 +125,9 @@ def test_a_host_program_is_part_of_the_vpns_folder(
     assert found == {"vpn-configs/mine/bin/mined": tmp_path / "checkout/mined"}
     (place,) = found
     assert is_used(place, {"vpn-configs": ["mine"]}) and not is_used(place, {"vpn-configs": ["other"]})
-    identity = code_identity(found)
+    identity = code_identity(tmp_path / "cache", found)
     compiled(tmp_path / "checkout/mined", *options, code="int main(void) { return 1; }")
-    assert code_identity(found) != identity
+    assert code_identity(tmp_path / "cache", found) != identity
 
 
 @pytest.mark.parametrize("soname", [(), ("-Wl,-soname,libmined.so",)])  # found by its path here, or not at all

@@ -117,7 +117,7 @@ class VirtualEngine:
                 "engine": "virtual",
                 "kernel": self._kernel.identity,
                 "image": self._image.identity_with(chain(*map(packages_of, used.values()))),
-                "code": code_identity(used),
+                "code": code_identity(self._cache, used),
                 "memory": f"{GUEST_MEMORY_MB}M, at least {HOST_MEMORY_MB}M a host",
             }
         return self._identities[key]
