@@ -7,7 +7,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
 .PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-cluster bench-serve bench-pep scenarios vpn-lists control-lists
-.PHONY: clean
+.PHONY: modules clean
 
 check: lint test
 
@@ -43,6 +43,9 @@ chaos:
 
 vpns: # builds the programs that no Debian package has: some 30 minutes, once
 	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py tests/guest/test_vpn_failures.py
+
+modules: # for Debian's 6.1, 6.12 and current kernel, in a guest; downloads their headers and compilers once
+	$(DEV) python -m pytest tests/guest/test_module.py
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py

@@ -52,12 +52,10 @@ def downloads(
         running.append(add(satellite, "satcom_link", satellite, [], [], **link, rate="$rate", loss="$loss", run={}))
         ready.append(add(satellite, "satcom_link", f"{satellite} measured", running[-1:], [], **link, wait={}))
     running.append(add("server", "transport_profile", "TCP of server", [], [], cc="$cc"))
-    server = add("server", "file_transfer", "web server", running, [], tool="http", server={})
+    server = add("server", "file_transfer", "web server", running, [], http="1.1", server={})
     paths = [add(pc, "path_ready", f"path of {pc}", [], ready, destination_ip="$server_ip") for pc in pcs]
     client = {"server_ip": "$server_ip", "size": "$size"}
-    transfers = [
-        add(pc, "file_transfer", pc, [server], paths, tool="http", client={**client, "flow": pc}) for pc in pcs
-    ]
+    transfers = [add(pc, "file_transfer", pc, [server], paths, http="1.1", client={**client, "flow": pc}) for pc in pcs]
     end = {"time": 0, "launched_ids": [], "finished_ids": transfers}
     stopped = {"openbach_function_ids": [server, *running]}
     functions.append({"id": len(functions), "label": "tear down", "wait": end, "stop_job_instances": stopped})

@@ -132,6 +132,22 @@ def test_drain_empties_the_queue_within_three_rounds(watch: Watch, cc: str) -> N
     assert drain <= 3 * RTT_S
 
 
+LONGER = [f"tc qdisc change dev {port} root handle 2: netem limit 100000 delay 150ms" for port in ("to_st", "to_gw")]
+LONGER_RTT_S = 0.3
+
+
+def test_drain_that_cannot_empty_the_queue_ends_after_three_rounds(watch: Watch) -> None:
+    """5.3.2: bbr3's limit; -02 has none. The path becomes three times as long at Startup's end. What is in flight then stays
+    above the product of the bandwidth and the round trip of the handshake, until ProbeRTT (5 s) measures another one."""
+    lasts = {}
+    for cc in CONTROLS:
+        longer = (0, " && ".join(["sleep 1.4", *LONGER]))
+        seen = periods(watch(cc, "loss=0", "delay_ms=50", seconds=12, on_sat=longer))
+        ((_, _, lasts[cc]), (after, _, _)) = next(pair for pair in pairwise(seen) if pair[0][0] == "Drain")
+        assert after == ("ProbeRTT" if cc == "bbr2" else "Down")
+    assert 3 * LONGER_RTT_S - PERIOD_S <= lasts["bbr3"] <= 4 * LONGER_RTT_S + PERIOD_S < lasts["bbr2"]
+
+
 def test_probe_rtt_comes_after_five_seconds_and_halves_the_window(watch: Watch, cc: str) -> None:
     """5.3.4: not before 5 s without a lower RTT, for 200 ms and a round at least, with half a BDP in flight."""
     seen = watch(cc, "loss=0")

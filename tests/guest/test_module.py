@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Congestion controls of ours are ordinary modules: DKMS builds them, without a warning, for Debian's kernels and compilers.
+"""Congestion controls of ours are ordinary modules: DKMS builds them, without a warning, for Debian's kernels and compilers,
+and checkpatch has nothing to say of our kernel code. `make modules` runs these tests alone.
 
 Headers, compiler and DKMS are unpacked into trees of their own in the cache and run in a guest: nothing is installed.
+checkpatch is that of the virtual kernel's source.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import pytest
 from conftest import REPOSITORY
 
 from openbach_run.engine.virtual.cache import cache_directory, content_hash, made_once
-from openbach_run.engine.virtual.debian import Apt, ensure_tools, unpack
+from openbach_run.engine.virtual.debian import Apt, ensure_tools, run, unpack
 from openbach_run.engine.virtual.engine import GUEST_MEMORY_MB
 from openbach_run.engine.virtual.kernel import ensure_kernel
 from openbach_run.progress import Progress
@@ -124,3 +126,24 @@ def test_dkms_builds_them_for_debians_kernels(suite: str, progress: Progress) ->
     for name, module in modules.items():
         assert f"vermagic={release} ".encode() in module
         assert re.search(rb"\b%s\0" % name.removeprefix("tcp_").encode(), module)
+
+
+CHECKPATCH = ("checkpatch.pl", "const_structs.checkpatch", "spelling.txt")
+CHECKED = {
+    "congestion-controls": ("*/*.c", "*/*.h", "*/Kbuild"),
+    "kernel/src": ("*.c", "*.h"),
+}
+IGNORED = {"congestion-controls": (), "kernel/src": ("BIT_MACRO", "UNDOCUMENTED_SETUP")}
+"""A size that is a power of two is no bit; a parameter of our kernel is described in docs/reference.md."""
+
+
+@pytest.mark.parametrize("folder", CHECKED)
+def test_checkpatch_has_nothing_to_say(folder: str, tmp_path: Path, progress: Progress) -> None:
+    headers = ensure_kernel(cache_directory(), REPOSITORY / "kernel", progress).headers
+    scripts = [f"./scripts/{name}" for name in CHECKPATCH]
+    run(["tar", "-C", str(tmp_path), "-xf", str(headers), *scripts], "unpacking checkpatch")
+    ensure_tools({"perl": "perl"})
+    files = [str(file) for pattern in CHECKED[folder] for file in sorted((REPOSITORY / folder).glob(pattern))]
+    assert files
+    options = ["--strict", "--no-tree", "--terse", "--no-summary", *(f"--ignore={one}" for one in IGNORED[folder])]
+    run(["perl", str(tmp_path / scripts[0]), *options, "--file", *files], "checkpatch")

@@ -44,7 +44,7 @@ def test_the_whole_table_is_the_default() -> None:
         "size": "30M", "initcwnd": "10", "initcwnd_pep": "same", "streams": "1", "series_s": "0",
         "rate": "10M", "return_rate": "same", "buffer_bdp": "1", "queue": "fifo", "jitter_ms": "0", "link_file": "none",
         "burst_packets": "1", "loss_at": "satellite", "orbit": "geo", "delay_ms": "250", "return_loss": "same",
-        "buffer": "none", "terrestrial_ms": "0", "direction": "download",
+        "buffer": "none", "terrestrial_ms": "0", "direction": "download", "http": "none",
     }  # fmt: skip
 
 

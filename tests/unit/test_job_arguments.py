@@ -46,18 +46,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's a
      {"interface": "to_pc", "loss": 1.0, "burst_packets": 3.0, "loss_at": "satellite"}),
     ("vpn", {"kind": "openvpn_tcp", **TUNNEL, "tunnel": "1", "flow_port": "5211", "server": {}},
      {"device": "vpn1", "exchange_port": 5998, "tunnel_ip": "10.200.1.1", "flow_port": 5211}),
-    ("file_transfer", {"port": 5211, "server": {}}, {"mode": "server", "tool": "iperf3", "port": 5211}),
+    ("file_transfer", {"port": 5211, "server": {}}, {"mode": "server", "http": "none", "port": 5211}),
     ("file_transfer", {"client": {"server_ip": "10.0.0.1", "size": "unlimited", "duration_s": "80", "cc": "bbr2",
      "own_cc": "yes", "interval_s": "1", "flow": "flow_2", "streams": "4"}},
      {"size": 0, "duration_s": 80, "own_cc": "yes", "interval_s": 1.0, "flow": "flow_2", "streams": 4, "port": 5201}),
-    ("file_transfer", {"tool": "http", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
-     {"mode": "client", "tool": "http", "size": 30_000_000, "direction": "download", "deadline_s": 60}),
+    ("file_transfer", {"http": "3", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
+     {"mode": "client", "http": "3", "size": 30_000_000, "direction": "download", "deadline_s": 60}),
     ("file_transfer", {"client": {**CLIENT, "direction": "none"}}, {"mode": "client", "direction": "none"}),
     ("ping_series", {"interval_s": "0.5", "destination_ip": "10.0.0.1"}, {"interval_s": 0.5, "destination_ip": "10.0.0.1"}),
     ("voip", {"server": {}}, {"mode": "server"}),
     ("voip", {"client": {"server_ip": "192.168.20.2", "duration_s": "30", "buffer_ms": 60}},
      {"mode": "client", "server_ip": "192.168.20.2", "duration_s": 30.0, "buffer_ms": 60.0}),
-    ("web_page", {"server": {}}, {"mode": "server"}),
+    ("web_page", {"server": {"http": "3"}}, {"mode": "server", "http": "3"}),
     ("web_page", {"client": {"server_ip": "192.168.20.2", "http": "1.1", "loads": "5", "deadline_s": 60}},
      {"mode": "client", "server_ip": "192.168.20.2", "http": "1.1", "loads": 5, "deadline_s": 60}),
 ]  # fmt: skip
@@ -93,7 +93,7 @@ def test_transports_are_the_same_in_yaml_and_program() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["client", "10.0.0.1", "0.5"], ["client", "10.0.0.1", "30X"], ["--tool", "http", "client", "10.0.0.1",
+    "words", [["client", "10.0.0.1", "0.5"], ["client", "10.0.0.1", "30X"], ["--http", "2", "client", "10.0.0.1",
               "1M", "--direction", "upload"], []],
 )  # fmt: skip
 def test_what_file_transfer_refuses(words: list[str]) -> None:

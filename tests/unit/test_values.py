@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.plan import notes_of, plan
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.guest import collect_agent
@@ -201,11 +201,12 @@ TOGETHER = [
     for loss in ("0", "1", "50", "50.1", "66", "67", "99.9", "100")
     for burst in ("1", "1.5", "2", "3", "1000", "1000000")
 ] + [
-    ("file_transfer", {"tool": tool, "client": {"size": size, "direction": direction, "duration_s": duration}})
-    for tool in ("http", "iperf3")
+    ("file_transfer", {**http, "client": {"size": size, "direction": direction, "duration_s": duration, **more}})
+    for http in ({}, {"http": "none"}, {"http": "1.1"}, {"http": "3"})
     for size in ("30M", "unlimited")
     for direction in ("upload", "download")
     for duration in ("0", "5")
+    for more in ({}, {"streams": "2"}, {"own_cc": "yes"})
 ] + [
     ("pep", {"run": {"program": program, name: value}})
     for program in ("satpep", "pepsal")
@@ -303,6 +304,22 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
+    ("scenario", "setting", "count"),
+    [("web", "http=1.1,2", 0), ("web", "http=2,3", 1), ("geo", "cc=cubic,bbr2", 0), ("geo", "http=none,3", 1)],
+)
+def test_what_a_value_does_not_act_on_is_noted_once(scenario: str, setting: str, count: int) -> None:
+    campaign = plan(ROOT / f"scenarios/{scenario}.json", setting.split(), (1,), PACKAGES)
+    noted = notes_of(campaign, JOBS)
+    assert len(noted) == count
+    assert all("cc acts on TCP only" in text for text in noted)
+
+
+def test_the_command_prints_what_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([str(ROOT / "scenarios/web.json"), "--dry-run", "http=3", "vpn=none"]) == 0
+    assert "note: http=3 is QUIC, whose congestion control is nginx's own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("declared", "words"),
     [
         ({"minimun": 0}, "minimun is unknown"),
@@ -315,6 +332,7 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
         ({"refused": [{"if": "a ==", "because": "b"}]}, "'a ==' is no condition: "),
         ({"refused": [{"if": "open('x')", "because": "b"}]}, r"is no condition: open\('x'\) is not allowed"),
         ({"refused": [{"if": "a ** 9", "because": "b"}]}, "is no condition: "),
+        ({"noted": {"if": "a == 1", "because": "b"}}, "noted should be a list of {if: CONDITION, because: TEXT}"),
     ],
 )
 def test_declarations_that_say_nothing_clear(declared: dict[str, Any], words: str) -> None:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """OpenBACH job file_transfer: one transfer of a file, timed where it arrives.
 
-With iperf3 the *receiver* always is the iperf3 client (see iperf3.py). So for an upload the server, asked over its
-control port, runs the iperf3 client. Flows that go on at the same time have a server each, with a port of its own.
+With `http` it is curl that downloads from nginx. Without, it is iperf3, and the *receiver* always is the iperf3 client (see
+iperf3.py). So for an upload the server, asked over its control port, runs the iperf3 client. Flows that go on at the same
+time have a server each, with a port of its own.
 
-The control port, the one below iperf3's, answers (one JSON line each way):
+The control port, the one below the transfer's, answers (one JSON line each way):
     {"file_bytes": n}              a file of that size lies at /n of the web server
     {"retransmits": true}          TCP segments sent again by this host so far
     {"resumes": true}              connections of this host that Careful Resume has sped up so far, or null
@@ -38,8 +39,10 @@ from iperf3 import Received
 from ports import READY_LIMIT_S, wait_listening
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
-IPERF3_PORT = 5201
-HTTP_PORT = 8080
+PORT = 5201
+NO_HTTP = "none"
+CURL = {"1.1": "--http1.1", "2": "--http2", "3": "--http3-only"}
+"""What it is asked by. Only the last takes no other version, so what came is checked."""
 UNLIMITED = "unlimited"
 LIMITS = {"port": (2, 65535), "duration_s": (0, 86400), "streams": (1, 128), "deadline_s": (1, 86400)}
 MOST_BYTES = 10**12
@@ -67,8 +70,8 @@ def size_or_unlimited(text: str) -> int:
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tool", choices=["iperf3", "http"], default="iperf3")
-    parser.add_argument("--port", type=int, default=IPERF3_PORT, help="of iperf3; the one below it is for control")
+    parser.add_argument("--http", choices=[NO_HTTP, *nginx.VERSIONS], default=NO_HTTP, help="none is iperf3")
+    parser.add_argument("--port", type=int, default=PORT, help="of the transfer; the one below it is for control")
     modes = parser.add_subparsers(dest="mode", required=True)
     modes.add_parser("server")
     client = modes.add_parser("client")
@@ -95,10 +98,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
     if arguments.mode == "client" and arguments.interval_s and not 0.01 <= arguments.interval_s <= 3600:
         parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.01 to 3600 s")
-    if arguments.mode == "client" and arguments.tool == "http" and arguments.direction == "upload":
+    is_http = arguments.mode == "client" and arguments.http != NO_HTTP
+    if is_http and arguments.direction == "upload":
         parser.error("http can only download; upload with iperf3")
-    if arguments.mode == "client" and arguments.tool == "http" and not arguments.size:
+    if is_http and not arguments.size:
         parser.error("http transfers a size; an unlimited transfer takes iperf3")
+    if is_http and arguments.streams > 1:
+        parser.error("http has one connection; several streams take iperf3")
+    if is_http and arguments.own_cc == "yes":
+        parser.error("http has its host's congestion control; own_cc takes iperf3")
     if arguments.mode == "client" and arguments.size and arguments.duration_s:
         parser.error(f"a size or a duration: give the size as {UNLIMITED}, or no --duration-s")
     return arguments
@@ -115,22 +123,21 @@ def retransmitted_segments() -> int:
 
 
 @contextmanager
-def tool_server(tool: str, iperf3_port: int, directory: Path) -> Iterator[None]:
-    """The tool's server, which listens, until the end of the block."""
-    if tool == "iperf3":
-        with started("iperf3", "-s", "-p", str(iperf3_port), stdout=subprocess.DEVNULL) as server:
-            wait_listening(server, "the iperf3 server", iperf3_port)
+def tool_server(http: str, port: int, directory: Path) -> Iterator[None]:
+    """iperf3's or nginx, which listens, until the end of the block."""
+    if http == NO_HTTP:
+        with started("iperf3", "-s", "-p", str(port), stdout=subprocess.DEVNULL) as server:
+            wait_listening(server, "the iperf3 server", port)
             yield
     else:
-        directory.chmod(0o755)
-        root = f"listen {HTTP_PORT}; root {directory};"
-        with nginx.serving(directory, HTTP_PORT, root, "sendfile on; keepalive_timeout 0;"):
+        (directory / "files").mkdir()
+        with nginx.serving(directory, port, directory / "files", http):
             yield
 
 
 def answer(request: dict[str, Any], peer_ip: str, directory: Path) -> dict[str, Any]:
     if "file_bytes" in request:
-        with (directory / str(int(request["file_bytes"]))).open("wb") as file:
+        with (directory / "files" / str(int(request["file_bytes"]))).open("wb") as file:
             file.truncate(int(request["file_bytes"]))
         return {"ok": True}
     if "receive" in request:
@@ -140,10 +147,10 @@ def answer(request: dict[str, Any], peer_ip: str, directory: Path) -> dict[str, 
     return {"retransmits": retransmitted_segments()}
 
 
-def serve(tool: str, iperf3_port: int) -> None:
+def serve(http: str, port: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with tempfile.TemporaryDirectory() as name, tool_server(tool, iperf3_port, Path(name)):
-        control.serve(iperf3_port - 1, lambda request, peer_ip: answer(request, peer_ip, Path(name)))
+    with tempfile.TemporaryDirectory() as name, tool_server(http, port, Path(name)):
+        control.serve(port - 1, lambda request, peer_ip: answer(request, peer_ip, Path(name)))
 
 
 # The client
@@ -190,11 +197,16 @@ def download_iperf3(arguments: argparse.Namespace) -> Received:
 
 def download_http(arguments: argparse.Namespace) -> Received:
     control.ask(arguments.server_ip, arguments.port - 1, file_bytes=arguments.size)
-    url = f"http://{arguments.server_ip}:{HTTP_PORT}/{arguments.size}"
+    url = f"https://{arguments.server_ip}:{arguments.port}/{arguments.size}"
     limit_s = str(arguments.deadline_s)
-    command = ["curl", "-sS", "--fail", "--max-time", limit_s, "-o", "/dev/null", "-w", "%{json}", url]
-    report = json.loads(run(*command))
-    return Received(report["time_total"], report["size_download"], report["time_starttransfer"], None, [])
+    version = CURL[arguments.http]
+    # the server's certificate is its own, so nothing vouches for it
+    asked = ["-sS", "--fail", "--insecure", version, "--max-time", limit_s, "-o", "/dev/null", "-w", "%{json}", url]
+    report = json.loads(run("curl", *asked))
+    if report["http_version"] != arguments.http:
+        sys.exit(f"{url} came with HTTP/{report['http_version']} instead of HTTP/{arguments.http}")
+    total_s, ttfb_s, handshake_s = (report[f"time_{name}"] for name in ("total", "starttransfer", "appconnect"))
+    return Received(total_s, report["size_download"], ttfb_s, None, [], handshake_s)
 
 
 def upload_iperf3(arguments: argparse.Namespace) -> Received:
@@ -205,17 +217,15 @@ def upload_iperf3(arguments: argparse.Namespace) -> Received:
     return iperf3.received(report, None)
 
 
-TRANSFERS = {
-    ("iperf3", "download"): download_iperf3,
-    ("iperf3", "upload"): upload_iperf3,
-    ("http", "download"): download_http,
-}
-
-
 def check_congestion_control(wanted: str | None, used: str | None) -> None:
     """Ends the job if the sender's socket had another one than the transport profile that is wanted."""
     if wanted and used and used not in (wanted, profiles.described(wanted)["algorithm"]):
         sys.exit(f"the sender used the congestion control {used} instead of {wanted}")
+
+
+def counts_segments(arguments: argparse.Namespace) -> bool:
+    """Whether the sender's kernel knows what it sent again. With QUIC it does not; an endless transfer has no end to ask at."""
+    return arguments.http != "3" and not iperf3_test(arguments).is_endless
 
 
 def transfer(arguments: argparse.Namespace) -> None:
@@ -236,7 +246,8 @@ def transfer(arguments: argparse.Namespace) -> None:
         counted = control.ask(server_ip, control_port, resumes=True)["resumes"] if downloads else resumes.count()
         return int(counted or 0)
 
-    receive = TRANSFERS[arguments.tool, arguments.direction]
+    iperf3_receives = download_iperf3 if downloads else upload_iperf3
+    receive = iperf3_receives if arguments.http == NO_HTTP else download_http
     resumed = None
     if arguments.warm_up:
         earlier = {"size": arguments.warm_up, "duration_s": 0, "interval_s": 0.0}
@@ -259,8 +270,9 @@ def transfer(arguments: argparse.Namespace) -> None:
         goodput_bps=received.bytes * 8 / received.seconds,
         bytes=received.bytes,
         ttfb_s=received.ttfb_s,
+        handshake_time_s=received.handshake_time_s,
         congestion_control=received.congestion_control,
-        retransmits=None if iperf3_test(arguments).is_endless else sender_retransmits() - before,
+        retransmits=sender_retransmits() - before if counts_segments(arguments) else None,
         resumes=None if resumed is None else sender_resumes() - resumed,
     )
 
@@ -268,7 +280,7 @@ def transfer(arguments: argparse.Namespace) -> None:
 def main() -> None:
     arguments = parse()
     if arguments.mode == "server":
-        serve(arguments.tool, arguments.port)
+        serve(arguments.http, arguments.port)
     elif arguments.direction != "none":
         try:
             transfer(arguments)

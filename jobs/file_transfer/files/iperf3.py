@@ -38,13 +38,14 @@ class Test:
 
 class Received(NamedTuple):
     """What came of a transfer, at the receiver. `congestion_control` is the sender's, if the tool tells. `series` has
-    seconds from the start, their length, and bytes."""
+    seconds from the start, their length, and bytes. `handshake_time_s` is until a request can be sent, of HTTP."""
 
     seconds: float
     bytes: int
     ttfb_s: float | None
     congestion_control: str | None
     series: list[tuple[float, float, int]]
+    handshake_time_s: float | None = None
 
 
 def client_command(server_ip: str, test: Test) -> list[str]:

@@ -2,11 +2,11 @@
 """Loads the page once as a browser without a cache does, and prints the measured values as JSON.
 
     page_load.py load URL HTTP DEADLINE_S
-    page_load.py wait URL                     ends well if the server answers
+    page_load.py wait URL HTTP                ends well if the server answers
 
 A program of its own, run by Debian's Python: Debian's pycurl is for that one, and a new process has no connection, TLS
 session or anything else of an earlier load, nor do its random numbers depend on where the job's memory lies. The HTML
-comes first, then all objects at once: over HTTP/2 on the same connection, over HTTP/1.1 on at most 6.
+comes first, then all objects at once: over HTTP/2 and HTTP/3 on the same connection, over HTTP/1.1 on at most 6.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from collections.abc import Sequence
 import page
 import pycurl
 
-CONNECTIONS = {"1.1": 6, "2": 1}
+CONNECTIONS = {"1.1": 6, "2": 1, "3": 1}
 """Most connections to one server; for HTTP/1.1 what browsers open."""
-ASKED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2TLS}
-USED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2_0}
+ASKED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2TLS, "3": 31}
+USED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2_0, "3": 30}
+"""3: CURL_HTTP_VERSION_3ONLY and CURL_HTTP_VERSION_3 of curl/curl.h, which older versions of pycurl do not name."""
 LOOK_S = 10.0
 ANSWER_LIMIT_S = 30.0
 
@@ -38,9 +39,11 @@ def request(url: str, http: str, deadline_s: float) -> pycurl.Curl:
     return handle
 
 
-def answers(base: str) -> None:
+def answers(base: str, http: str) -> None:
     """Ends the program if the server does not."""
-    handle = request(f"{base}/{page.HTML}", "1.1", ANSWER_LIMIT_S)
+    if http == "3" and "nghttp3" not in pycurl.version:
+        sys.exit(f"http=3: this host's libcurl has no HTTP/3; Debian's has it from trixie on ({pycurl.version})")
+    handle = request(f"{base}/{page.HTML}", http, ANSWER_LIMIT_S)
     handle.setopt(pycurl.NOBODY, 1)
     try:
         handle.perform()
@@ -73,6 +76,12 @@ def check(handles: dict[str, pycurl.Curl], sizes: dict[str, int], http: str) -> 
             sys.exit(f"{name}: came with another HTTP version than {http}")
 
 
+def handshakes(handle: pycurl.Curl) -> dict[str, float]:
+    """The two one after the other that QUIC has in one."""
+    tcp_s = handle.getinfo(pycurl.CONNECT_TIME)
+    return {"connect_time_s": tcp_s, "tls_time_s": round(handle.getinfo(pycurl.APPCONNECT_TIME) - tcp_s, 6)}
+
+
 def load(base: str, http: str, deadline_s: float) -> dict[str, float]:
     sizes = page.sizes()
     handles = {name: request(f"{base}/{name}", http, deadline_s) for name in sizes}
@@ -88,8 +97,8 @@ def load(base: str, http: str, deadline_s: float) -> dict[str, float]:
     return {
         "page_load_time_s": page_load_time_s,
         "ttfb_s": html.getinfo(pycurl.STARTTRANSFER_TIME),
-        "connect_time_s": html.getinfo(pycurl.CONNECT_TIME),
-        "tls_time_s": round(html.getinfo(pycurl.APPCONNECT_TIME) - html.getinfo(pycurl.CONNECT_TIME), 6),
+        "handshake_time_s": html.getinfo(pycurl.APPCONNECT_TIME),
+        **(handshakes(html) if http != "3" else {}),
         "objects": len(handles),
         "bytes": sum(sizes.values()),
         "connections": sum(handle.getinfo(pycurl.NUM_CONNECTS) for handle in handles.values()),
@@ -98,8 +107,8 @@ def load(base: str, http: str, deadline_s: float) -> dict[str, float]:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["wait", base]:
-            answers(base)
+        case ["wait", base, http]:
+            answers(base, http)
         case ["load", base, http, deadline_s]:
             print(json.dumps(load(base, http, float(deadline_s))))
         case _:

@@ -18,7 +18,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import Wrong, folders_used, names_folders, uses, wrong_values
+from openbach_run.openbach.limits import Wrong, folders_used, names_folders, notes, uses, wrong_values
 from openbach_run.openbach.measures import Declared, Measure, check_agreement, in_words
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_scenario
@@ -313,6 +313,13 @@ def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
             raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
         arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
         check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+
+
+def notes_of(campaign: Campaign, jobs: Mapping[str, Job]) -> list[str]:
+    """What the user should know of values that the jobs take, each once."""
+    places = [use for use in uses(campaign.scenario, jobs, campaign.sub_scenarios) if "noted" in use.argument.limits]
+    cells = _first_of_each(campaign.cells, [use.names for use in places])
+    return list(dict.fromkeys(text for cell in cells for text in notes(places, cell)))
 
 
 def _first_of_each(cells: Sequence[dict[str, str]], groups: Iterable[set[str]]) -> Iterator[dict[str, str]]:

@@ -16,7 +16,7 @@ from openbach_run.additions import Additions, joined
 from openbach_run.campaign.execute import Executor, PlannedRun, cpus_for
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.forecast import forecast
-from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.campaign.plan import Campaign, notes_of, plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent
@@ -256,6 +256,8 @@ def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
         for finding in lint(scenario, jobs):
             print(f"{campaign.path}: warning: {scenario.name}: {finding}", file=sys.stderr)
+    for text in notes_of(campaign, jobs):
+        print(f"{campaign.path}: note: {text}", file=sys.stderr)
 
 
 def _lack_captures(store: Store, planned: Sequence[PlannedRun]) -> bool:

@@ -10,6 +10,7 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     also                values beside these, e.g. [none]
     refused             what it does not take together with other arguments' values: a list of {if: CONDITION (rules.py),
                         because: what would be right}
+    noted               what it takes, and the user should know of: a list of the same shape
     folder              values are the names of folders of this kind (additions.py), beside the choices
     mentions            words of the text may be names of folders of this kind, which the run gets then (`cc=bbr2,mss=1300`)
 
@@ -37,9 +38,10 @@ from openbach_run.openbach.values import job_values, jobs_started, placeholders,
 from openbach_run.units import MULTIPLIERS, number
 
 RANGE = ("minimum", "maximum", "pattern")
-KEYS = (*RANGE, "unit", "also", "folder", "mentions", "like", "refused")
 NAMING = ("folder", "mentions")
 """Keys with a kind of folders that values name."""
+TOGETHER = ("refused", "noted")
+KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER)
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -57,13 +59,13 @@ class Use:
     argument: Argument
     template: str
     beside: Mapping[str, str] = field(default_factory=dict)
-    """Templates of the arguments, itself included, of the same start of the job some of whose values it refuses together."""
+    """Templates of the arguments, itself included, of the same start of the job that its conditions name."""
 
     @property
     def names(self) -> set[str]:
-        """The names from whose values it follows whether its own is refused."""
-        asked = {name for refused in self.argument.limits.get("refused", ()) for name in rules.names(refused["if"])}
-        return names_in(self.template).union(*(names_in(self.beside[name]) for name in asked & self.beside.keys()))
+        """The names from whose values it follows whether its own is refused, and what is noted."""
+        asked = asked_beside(self.argument) & self.beside.keys()
+        return names_in(self.template).union(*(names_in(self.beside[name]) for name in asked))
 
 
 @dataclass(frozen=True)
@@ -137,17 +139,38 @@ def refusal(argument: Argument, value: str, called: str) -> str:
 
 def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
     """Likewise, of a value that the job refuses together with those of its other arguments; these are named."""
-    given: dict[str, float | str] = {}
-    for name, template in use.beside.items():
-        with suppress(KeyError, ValueError):  # it has no value here
-            text = Template(template).substitute(values)
-            given[name] = text if (known := number(text)) is None else known
+    given = given_beside(use, values)
     for refused in use.argument.limits.get("refused", ()):
         if rules.holds(refused["if"], given):
             named = sorted(rules.names(refused["if"]) & given.keys() - {use.argument.name})
             others = ", ".join(f"{name}={Template(use.beside[name]).substitute(values)}" for name in named)
             return f"{refused['because']}{f' (with {others})' if others else ''}"
     return ""
+
+
+def notes(uses: Sequence[Use], values: Mapping[str, str]) -> list[str]:
+    """What the user should know of a start with these values."""
+    return [
+        noted["because"]
+        for use in uses
+        for noted in use.argument.limits.get("noted", ())
+        if rules.holds(noted["if"], given_beside(use, values))
+    ]
+
+
+def asked_beside(argument: Argument) -> set[str]:
+    """Names of the job's arguments in the conditions of this one."""
+    return {name for key in TOGETHER for one in argument.limits.get(key, ()) for name in rules.names(one["if"])}
+
+
+def given_beside(use: Use, values: Mapping[str, str]) -> dict[str, float | str]:
+    """The values that conditions are about, of those arguments that have one."""
+    given: dict[str, float | str] = {}
+    for name, template in use.beside.items():
+        with suppress(KeyError, ValueError):
+            text = Template(template).substitute(values)
+            given[name] = text if (known := number(text)) is None else known
+    return given
 
 
 def bound(text: Any) -> float:
@@ -232,8 +255,7 @@ def _job_values(
         given = [one for one in job_values(trees[job], arguments) if one[0].type not in INSTANCE_TYPES]
         for argument, value in given:
             if argument.choices or argument.limits:
-                needed = {name for one in argument.limits.get("refused", ()) for name in rules.names(one["if"])}
-                beside = {other.name: str(text) for other, text in given if other.name in needed}
+                beside = {other.name: str(text) for other, text in given if other.name in asked_beside(argument)}
                 yield f"start_job_instance.{job}.{argument.name}", argument, value, beside
 
 
@@ -291,20 +313,21 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     """Raises InputError, with its place, for a `limits` that says nothing clear."""
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
-    if not {*RANGE, *NAMING, "refused"} & limits.keys() or not isinstance(limits.get("also", []), list):
+    if not {*RANGE, *NAMING, *TOGETHER} & limits.keys() or not isinstance(limits.get("also", []), list):
         raise InputError(
-            f"{at} should have a minimum, a maximum, a pattern, a folder, mentions or refused; also is a list"
+            f"{at} should have a minimum, a maximum, a pattern, a folder, mentions, refused or noted; also is a list"
         )
     for key in {*NAMING} & limits.keys():
         if limits[key] not in KINDS:
             raise InputError(f"{at}.{key} is {limits[key]!r}, and should be one of {', '.join(KINDS)}")
-    refused = limits.get("refused", [])
-    if not isinstance(refused, list) or not all(
-        isinstance(one, dict) and {*one} == {"if", "because"} for one in refused
-    ):
-        raise InputError(f"{at}.refused should be a list of {{if: CONDITION, because: TEXT}}")
+    for key in TOGETHER:
+        listed = limits.get(key, [])
+        if not isinstance(listed, list) or not all(
+            isinstance(one, dict) and {*one} == {"if", "because"} for one in listed
+        ):
+            raise InputError(f"{at}.{key} should be a list of {{if: CONDITION, because: TEXT}}")
     try:
-        for one in refused:
+        for one in [*limits.get("refused", []), *limits.get("noted", [])]:
             rules.check(str(one["if"]))
         re.compile(str(limits.get("pattern", "")))
         bounds = [bound(limits[key]) for key in ("minimum", "maximum") if key in limits]
