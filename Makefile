@@ -6,8 +6,8 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-cluster bench-serve bench-pep scenarios vpn-lists control-lists
-.PHONY: modules clean
+.PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists clean
+.PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep
 
 check: lint test
 
@@ -52,6 +52,12 @@ golden: # the packets have changed, and the commit says why
 
 bench:
 	$(DEV) python bench/bench.py
+
+bench-budget: # where the CPU time of a run goes
+	$(DEV) python bench/budget.py geo vpn=none cc=cubic
+
+bench-paired: # this checkout against another commit, in turn: make bench-paired BASE=4bfc390
+	$(DEV) python bench/paired.py $(BASE)
 
 bench-scale:
 	$(DEV) python bench/scale.py

@@ -323,3 +323,21 @@ def test_dkms_gets_the_folder_and_a_version_of_its_content(tmp_path: Path) -> No
 def test_a_value_that_the_kernel_did_not_take_is_told(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="writing 'bbr'"):
         transport_profile.write(tmp_path / "absent/tcp_congestion_control", "bbr")
+
+
+ROUTE_TABLE = """\
+Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+to_gw	0014A8C0	02030A0A	0003	0	0	0	00FFFFFF	0	0	0
+to_gw	00030A0A	00000000	0001	0	0	0	00FFFFFF	0	0	0
+to_st	00020A0A	00000000	0001	0	0	0	00FFFFFF	0	0	0
+"""
+NEIGHBOUR_TABLE = """\
+IP address       HW type     Flags       HW address            Mask     Device
+10.10.2.1        0x1         0x6         02:00:0a:0a:02:01     *        to_st
+10.10.3.2        0x1         0x6         02:00:0a:0a:03:02     *        to_gw
+"""
+
+
+@pytest.mark.parametrize(("interface", "found"), [("to_gw", "10.10.3.2"), ("to_st", "10.10.2.1"), ("to_nobody", None)])
+def test_the_other_end_is_a_gateway_or_a_neighbour(interface: str, found: str | None) -> None:
+    assert link_proof.beyond(interface, ROUTE_TABLE, NEIGHBOUR_TABLE) == found

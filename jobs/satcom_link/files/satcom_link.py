@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import collect_agent
 import constellation
@@ -386,8 +387,14 @@ def report(both: Both, before: dict[str, Counters]) -> None:
 def wait() -> None:
     """Returns when the link of this host is up. Ends the job if it does not come up."""
 
+    def alias(interface: str) -> str:
+        try:
+            return Path(f"/sys/class/net/{interface}/ifalias").read_text().strip()
+        except OSError:
+            return ""  # it has gone meanwhile
+
     def is_up() -> bool:
-        return UP in (link.get("ifalias") for link in json.loads(run("ip", "-j", "link", "show")))
+        return UP in map(alias, os.listdir("/sys/class/net"))
 
     wait_for("no satellite link is up on this host", is_up, told_by=LINKS)
 

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the CPU time of one run goes, by cause: `python bench/budget.py geo vpn=none cc=cubic` (a scenario and its settings).
+
+perf (Debian's linux-perf) samples the CPU of the whole command as typed, its guest and the host's kernel on its behalf. A
+sample is counted for the first cause below that its program, its place in the guest's kernel or a function of the host's
+kernel on its stack belongs to. The table is in milliseconds of CPU; its sum is that of the samples, and the last line has
+what the host's kernel accounted to the command without perf in between, the median of some runs.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY / "src"))
+
+from openbach_run.engine.virtual.cache import cache_directory  # noqa: E402
+from openbach_run.engine.virtual.kernel import ensure_kernel  # noqa: E402
+
+FREQUENCY_HZ = 4000
+REPEATS = 3
+
+SWITCH = "switches between the guest's kernel and its programs"
+SIGNALS = "signals by which a program's system call or fault arrives"
+MAPPING = "mapping pages into programs"
+STARTING = "starting and ending processes"
+FILES = "files of the guest (hostfs)"
+MEMORY = "first use of memory"
+CAPTURE = "capture"
+COMMAND = "the command: start, plan, records, tables"
+HOST_OTHER = "the host's kernel, other"
+
+GUEST_KERNEL = [
+    ("main", "the guest's kernel: boot"),
+    ("time_travel_update_time", "the guest's kernel: processes, system calls, memory"),
+    ("crypto_alloc_base", "crypto"),
+    ("wg_xmit", "packets: links, tunnels"),
+    ("devm_alloc_etherdev_mqs", "packets: sockets, TCP/IP, queues"),
+    ("malloc", "the guest's kernel: processes, system calls, memory"),
+]
+"""The guest's kernel is linked folder after folder: the first function of a part, and what the part is."""
+IN_GUEST_KERNEL = [
+    (r"capture_packet|put_interface|skb_copy_bits", CAPTURE),
+    (r"chacha|poly1305|aes|blake2s|sha256|curve25519", "crypto"),
+    (
+        r"wait_stub_done|get_stub|set_stub|get_mc|get_regs|userspace$|syscall$|show_clocks|um_tlb_sync|update_pte",
+        SWITCH,
+    ),
+    (r"hostfs_", FILES),
+    (r"memcpy|memset", "the guest's kernel: copying"),
+]
+HOST = {
+    "linux": [
+        (r"pipe_write|fifo_open", CAPTURE),
+        (r"futex", SWITCH),
+        (
+            r"do_pread|ksys_read|x64_sys_pread64|statx|faccessat|openat|getdents|x64_sys_l?seek|vfs_write|readlink|unlink",
+            FILES,
+        ),
+        (r"clone|exec|wait4|exit|socketpair|x64_sys_close|pidfd", STARTING),
+        (r"page_fault", MEMORY),
+        (r"sendmsg|mmap|munmap", MAPPING),
+    ],
+    "uml-userspace": [
+        (r"exit_mmap|do_exit|exit_group|execve", STARTING),
+        (r"x64_sys_mmap|ksys_mmap|munmap|recvmsg|x64_sys_close", MAPPING),
+        (r"futex", SWITCH),
+        (r"seccomp|signal|sigreturn|force_sig", SIGNALS),
+        (r"page_fault", "page faults of programs in the host's kernel"),
+        (r"schedule|finish_task_switch", SWITCH),
+    ],
+    "python": [(r"pipe_read", CAPTURE)],
+}
+"""Of a program, what is on the stack in the host's kernel."""
+
+
+def causes(samples: str, addresses: Mapping[str, int]) -> Counter[str]:
+    """Samples by cause; `samples` is what `perf script -F comm,ip,sym,dso` prints, `addresses` those of the guest kernel's
+    functions."""
+    found: Counter[str] = Counter()
+    parts = sorted((addresses[function], part) for function, part in GUEST_KERNEL)
+    starts = [address for address, _ in parts]
+    for sample in filter(None, map(str.strip, samples.split("\n\n"))):
+        head, *stack = sample.splitlines()
+        if not stack:
+            continue
+        program = {"memfd:uml-use": "uml-userspace"}.get(head.strip(), head.strip())
+        name, place = re.match(r"\s*[0-9a-f]+ (.*) \((.*)\)$", stack[0]).groups()  # type: ignore[union-attr]
+        if place == "[kernel.kallsyms]":
+            functions = " ".join(stack)
+            rules = HOST.get(program, [])
+            other = HOST_OTHER if program in ("linux", "uml-userspace") else COMMAND
+            cause = next((cause for pattern, cause in rules if re.search(pattern, functions)), other)
+        elif program == "linux" and name in addresses:
+            part = parts[max(bisect.bisect(starts, addresses[name]) - 1, 0)][1]
+            cause = next((cause for pattern, cause in IN_GUEST_KERNEL if re.match(pattern, name)), part)
+        elif program in ("linux", "uml-userspace"):
+            cause = "the guest's programs themselves"
+        else:
+            cause = "hash of the capture" if "libcrypto" in place else COMMAND
+        found[cause] += 1
+    return found
+
+
+def addresses_of(executable: Path) -> dict[str, int]:
+    """Of a program's functions, by name."""
+    lines = subprocess.run(["nm", str(executable)], check=True, capture_output=True, text=True).stdout.splitlines()
+    return {name: int(address, 16) for address, kind, name in map(str.split, lines) if kind in "tTwW"}
+
+
+def cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main(arguments: Sequence[str]) -> int:
+    if not shutil.which("perf"):
+        print("budget: perf is missing: sudo apt-get install linux-perf", file=sys.stderr)
+        return 2
+    executable = ensure_kernel(cache_directory(), REPOSITORY / "kernel", lambda text, part: None).executable
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "openbach_run", *arguments]
+        command += ["--rerun", "--quiet", "--workers", "1", "--results", f"{folder}/results"]
+        plain_s = []
+        for _ in range(REPEATS):
+            before_s = cpu_s()
+            subprocess.run(command, check=True, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
+            plain_s.append(cpu_s() - before_s)
+        record = [
+            "perf",
+            "record",
+            "-q",
+            "-e",
+            "cpu-clock",
+            "-F",
+            str(FREQUENCY_HZ),
+            "-g",
+            "-o",
+            f"{folder}/perf",
+            "--",
+        ]
+        subprocess.run([*record, *command], check=True, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
+        script = ["perf", "script", "-i", f"{folder}/perf", "-F", "comm,ip,sym,dso"]
+        samples = subprocess.run(script, check=True, capture_output=True, text=True).stdout
+    found = causes(samples, addresses_of(executable))
+    total_ms = sum(found.values()) * 1000 / FREQUENCY_HZ
+    print(f"| {'cause':60} | CPU ms | share |\n|{'-' * 62}|-------:|------:|")
+    for cause, count in found.most_common():
+        milliseconds = count * 1000 / FREQUENCY_HZ
+        print(f"| {cause:60} | {milliseconds:6.0f} | {milliseconds / total_ms:5.1%} |")
+    print(f"| {'sum':60} | {total_ms:6.0f} |       |")
+    print(f"| {'accounted to the command without perf':60} | {statistics.median(plain_s) * 1000:6.0f} |       |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
