@@ -5,6 +5,7 @@
     congestion-controls/NAME/profile.json …  a congestion control
     jobs/NAME/files/NAME.yml …               a job
     satellites/NAME.yml or .csv              a satellite
+    impairments/NAME.json                    a profile of impairment
     topologies/NAME.yml                      hosts, networks and routes
     scenarios/NAME.json or .yml              what is run
     campaigns/NAME.yml                       several scenarios with values
@@ -31,6 +32,7 @@ PATTERNS = {
     **{kind: (f"*/{file}",) for kind, file in DESCRIBED.items()},
     "jobs": ("*/files/*.yml",),
     "satellites": ("*.yml", "*.csv"),
+    "impairments": ("*.json",),
     "topologies": ("*.yml",),
     "scenarios": ("*.json", "*.yml"),
     "campaigns": ("*.yml",),

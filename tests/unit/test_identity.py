@@ -39,7 +39,7 @@ WIREGUARD = ("vpn=wireguard", "cc=cubic", "pep=B", "loss=0")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what runs follow from."""
     root = tmp_path_factory.mktemp("checkout")
-    for name in ("jobs", "vpn-configs", "congestion-controls", "satellites", "pep", "scenarios"):
+    for name in ("jobs", "vpn-configs", "congestion-controls", "satellites", "impairments", "pep", "scenarios"):
         if (ROOT / name).exists():
             shutil.copytree(ROOT / name, root / name, symlinks=True)
     for name in GUEST_MODULES:

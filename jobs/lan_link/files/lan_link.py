@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job lan_link: random loss and delay on the LAN link of an interface, in both directions, until the job is stopped.
+"""OpenBACH job lan_link: rate, delay, random loss and a profile of impairment on the LAN link of an interface, in both
+directions, until the job is stopped.
 
-forward (towards the LAN)    interface: netem
-return                       interface ──► ingress ──► ifb: netem
+forward (towards the LAN)    interface: netem, in it tbf if there is a rate
+return                       interface ──► ingress ──► ifb: the same
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import signal
 import sys
 
 import collect_agent
+import impairment
 import netem
 from command import change, run, undo
 
@@ -24,6 +27,11 @@ SAME, PRESET = "same", "preset"
 OF_A_LAN = {"loss": "0", "return_loss": SAME, "burst_packets": "1"}
 """What `preset` is here, where there is no satellite: a scenario gives the same values to satcom_link."""
 INGRESS = "q_lan"
+UNLIMITED = "unlimited"
+LEAST_BPS, MOST_BPS = 32e3, 1e9
+FRAME_BYTES = 1514
+BURST_BYTES = 1540
+"""One packet, and what a tunnel or a VLAN may add to it."""
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
@@ -37,6 +45,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--loss-at", choices=netem.PLACES, default=PLACE, help=f"where --loss happens; here only for {PLACE}"
     )
     parser.add_argument("--delay-ms", default="0", help="delay of each direction")
+    parser.add_argument("--rate", default=UNLIMITED, help="bit/s of each direction on Ethernet frames, e.g. 100M")
+    parser.add_argument("--queue-packets", type=int, default=1000, help="full packets that wait for the rate")
+    parser.add_argument("--impairment", default=impairment.NONE, help="profile of the folder impairments")
     parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
     arguments = parser.parse_args(argv)
     texts = vars(arguments)
@@ -49,8 +60,17 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         for name in ("loss", "return_loss"):
             setattr(arguments, name, netem.percent(getattr(arguments, name)))
             netem.loss_model(getattr(arguments, name), arguments.burst_packets)
+        if arguments.rate != UNLIMITED:
+            arguments.rate = netem.number(
+                arguments.rate, LEAST_BPS, MOST_BPS, f"a rate from 32k to 1G bit/s, or {UNLIMITED}"
+            )
+        arguments.impairment = impairment.find(arguments.impairment)
     except ValueError as error:
         parser.error(str(error))
+    if not 1 <= arguments.queue_packets <= netem.LIMIT_PACKETS:
+        parser.error(f"queue_packets is {arguments.queue_packets}: from 1 to {netem.LIMIT_PACKETS}")
+    if any(losses_pct(arguments)) and arguments.impairment.loss_pct:
+        parser.error("the losses are given, and the profile of impairment has its own: give one of the two")
     return arguments
 
 
@@ -64,6 +84,22 @@ def devices(interface: str) -> dict[str, str]:
     return {"forward": interface, "return": INGRESS}
 
 
+def profile_options(arguments: argparse.Namespace) -> str:
+    """netem's options for the delay and the profile of impairment. The profile's delay comes on top of the link's."""
+    profile = arguments.impairment
+    delay_ms = arguments.delay_ms + profile.delay_ms
+    delay = netem.delay_options(delay_ms, profile.jitter_ms) if delay_ms or profile.jitter_ms else ""
+    loss = netem.loss_model(profile.loss_pct, 1)
+    reorder = f" reorder {profile.reorder_pct:g}%" if profile.reorder_pct else ""
+    duplicate = f" duplicate {profile.duplicate_pct:g}%" if profile.duplicate_pct else ""
+    return f"{delay}{reorder}{duplicate}{loss}"
+
+
+def changes_nothing(arguments: argparse.Namespace) -> bool:
+    given = (*losses_pct(arguments), arguments.delay_ms, *dataclasses.astuple(arguments.impairment))
+    return arguments.rate == UNLIMITED and not any(given)
+
+
 def apply(arguments: argparse.Namespace) -> None:
     change("ip", lines=[f"link add {INGRESS} type ifb", f"link set {INGRESS} up"])
     lines = [
@@ -72,11 +108,15 @@ def apply(arguments: argparse.Namespace) -> None:
     ]
     both = zip(devices(arguments.interface).values(), losses_pct(arguments), strict=True)
     for number, (device, loss_pct) in enumerate(both):
-        delay = netem.delay_options(arguments.delay_ms, 0) if arguments.delay_ms else ""
         loss = netem.loss_model(loss_pct, arguments.burst_packets)
         seed = None if arguments.seed is None else netem.mixed(netem.mixed(2 * arguments.seed + number) + 1)
-        options = f"{delay}{loss}{netem.seed_option(seed)}"
+        options = f"{profile_options(arguments)}{loss}{netem.seed_option(seed)}"
         lines.append(f"qdisc replace dev {device} root handle 1: netem limit {netem.LIMIT_PACKETS}{options}")
+        if arguments.rate != UNLIMITED:
+            waits = arguments.queue_packets * FRAME_BYTES
+            lines.append(
+                f"qdisc add dev {device} parent 1: tbf rate {arguments.rate:.0f}bit burst {BURST_BYTES} limit {waits}"
+            )
     change("tc", lines=lines)
 
 
@@ -98,7 +138,7 @@ def report(interface: str) -> None:
 def main() -> None:
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    if not (any(losses_pct(arguments)) or arguments.delay_ms):
+    if changes_nothing(arguments):
         signal.sigwait(SIGNALS)
         return
     try:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job ping_series: the round-trip time to an address at a fixed interval, until stopped: ping under load.
+"""OpenBACH job ping_series: the round-trip time to an address at a fixed interval, until stopped: ping under load. With a
+count it ends after so many requests.
 
 With the interval 0 it pings nothing.
 """
@@ -12,14 +13,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 import collect_agent
 
 CONFIGURATION = "/opt/openbach/agent/jobs/ping_series/ping_series_rstats_filter.conf"
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
+ENDED = (0, 1)
+"""Exit codes of a ping that has sent its requests: there were answers, there was none."""
 ANSWER_LIMIT_S = 2.0
 """A request without an answer is lost after that time; younger ones count for nothing when the job is stopped."""
+LIMITS = {"payload_bytes": (16, 65507), "count": (0, 1_000_000)}
+"""ping measures the time with the first 16 bytes of the payload."""
 ANSWER = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
 
 
@@ -27,7 +33,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("interval_s", type=float, help="seconds between two requests; 0 sends none")
     parser.add_argument("destination_ip")
+    parser.add_argument("--payload-bytes", type=int, default=56, help="of a request, behind its ICMP header")
+    parser.add_argument("--count", type=int, default=0, help="requests; 0: until stopped")
     arguments = parser.parse_args(argv)
+    for name, (least, most) in LIMITS.items():
+        if not least <= getattr(arguments, name) <= most:
+            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
     if arguments.interval_s != 0 and not 0.01 <= arguments.interval_s <= 3600:
         parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.01 to 3600 s")
     return arguments
@@ -39,37 +50,59 @@ def answer(line: str) -> tuple[int, float] | None:
     return (int(found[1]), float(found[2])) if found else None
 
 
-def lost_pct(answered: Collection[int], interval_s: float, lasted_s: float) -> float | None:
-    """Percent of the requests 1, 2, … that are older than ANSWER_LIMIT_S and have no answer; None if there are none."""
-    old = {
-        number for number in range(1, int((lasted_s - ANSWER_LIMIT_S) / interval_s) + 2) if lasted_s >= ANSWER_LIMIT_S
-    }
-    return 100 * len(old - set(answered)) / len(old) if old else None
+def longest_gap_s(answers_s: Sequence[float], begin_s: float, end_s: float) -> float:
+    """The longest time between two answers, or between one and the begin or the end."""
+    edges = [begin_s, *answers_s, max(end_s, *answers_s[-1:], begin_s)]
+    return max(later - earlier for earlier, later in pairwise(edges))
 
 
-def ping(interval_s: float, destination_ip: str) -> None:
+def old_requests(interval_s: float, sent_for_s: float) -> int:
+    """How many were sent in that time."""
+    return int(sent_for_s / interval_s) + 1 if sent_for_s >= 0 else 0
+
+
+def lost_pct(answered: Collection[int], requests: int) -> float:
+    """Percent of the requests 1 to `requests` that have no answer."""
+    return 100 * len(set(range(1, requests + 1)) - set(answered)) / requests
+
+
+def command_of(arguments: argparse.Namespace) -> list[str]:
+    """ping, which waits for the last answers of a count as long as for one that counts as lost."""
+    size = ["-s", str(arguments.payload_bytes)] if arguments.payload_bytes != 56 else []
+    count = ["-c", str(arguments.count), "-W", f"{ANSWER_LIMIT_S:g}"] if arguments.count else []
+    return ["ping", "-n", "-i", f"{arguments.interval_s:g}", *size, *count, arguments.destination_ip]
+
+
+def ping(arguments: argparse.Namespace) -> None:
     start_s = time.monotonic()
-    command = ["ping", "-n", "-i", f"{interval_s:g}", destination_ip]
+    command = command_of(arguments)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for number in SIGNALS:
         signal.signal(number, lambda *_: process.terminate())
     assert process.stdout is not None and process.stderr is not None
     answered: set[int] = set()
+    answers_s: list[float] = []
     for line in process.stdout:
         if found := answer(line):
             sequence, rtt_ms = found
             answered.add(sequence)
+            answers_s.append(time.monotonic())
             collect_agent.send_stat(collect_agent.now(), rtt_ms=rtt_ms)
-    if process.wait() >= 0:
+    ended = process.wait()
+    if ended >= 0 and not (arguments.count and ended in ENDED):
         sys.exit(f"{' '.join(command)} ended by itself: {process.stderr.read().strip()}")
-    lost = lost_pct(answered, interval_s, time.monotonic() - start_s)
-    collect_agent.send_stat(collect_agent.now(), lost_pct=lost)
+    end_s = time.monotonic() - ANSWER_LIMIT_S
+    whole = arguments.count and ended >= 0
+    requests = arguments.count if whole else old_requests(arguments.interval_s, end_s - start_s)
+    if requests:
+        gap_s = round(longest_gap_s(answers_s, start_s, end_s), 3)
+        collect_agent.send_stat(collect_agent.now(), lost_pct=lost_pct(answered, requests), longest_gap_s=gap_s)
 
 
 def main() -> None:
     arguments = parse()
     if arguments.interval_s:
-        ping(arguments.interval_s, arguments.destination_ip)
+        ping(arguments)
     else:
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         signal.sigwait(SIGNALS)

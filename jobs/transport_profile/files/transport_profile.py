@@ -15,7 +15,11 @@ CONFIGURATION = "/opt/openbach/agent/jobs/transport_profile/transport_profile_rs
 IPV4 = Path("/proc/sys/net/ipv4")
 SYSCTLS = Path("/proc/sys")
 MODULES = Path("/sys/module")
+INTERFACES = Path("/sys/class/net")
+ETHERNET = 1
+"""ARPHRD_ETHER of linux/if_arp.h."""
 WINDOWS = ("initcwnd", "initrwnd")
+HOSTS_OWN = "own"
 SHOWN_ONLY = {"linkdown", "dead"}  # states, which `ip route change` refuses
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
@@ -52,6 +56,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("cc", choices=profiles.names())
     parser.add_argument("--initcwnd", type=int, default=10, help="segments (default 10, as Linux)")
     parser.add_argument("--buffer-bytes", type=int, default=16 << 20, help="largest buffer of a connection")
+    parser.add_argument("--queue", choices=[HOSTS_OWN, "fq"], default=HOSTS_OWN, help="of this host's interfaces")
     arguments = parser.parse_args(argv)
     if not 1 <= arguments.initcwnd <= 1000:
         parser.error(f"initcwnd is {arguments.initcwnd}: from 1 to 1000 segments")
@@ -60,15 +65,23 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
+def interfaces() -> list[str]:
+    """All with an Ethernet address, so neither the loopback nor tunnels."""
+    return sorted(one.name for one in INTERFACES.iterdir() if int((one / "type").read_text()) == ETHERNET)
+
+
 def main() -> None:
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     wanted = settings(arguments.cc, arguments.buffer_bytes, profiles.algorithm(arguments.cc))
     before = {file: file.read_text() for file in wanted if file.exists()}
     own_routes = routes(run("ip", "route", "show")) if arguments.initcwnd != 10 else []
+    queues = interfaces() if arguments.queue != HOSTS_OWN else []
     try:
         for file, value in wanted.items():
             write(file, value)
+        for name in queues:
+            change("tc", "qdisc", "replace", "dev", name, "root", arguments.queue)
         for route in own_routes:
             change("ip", "route", "change", *with_initial_window(route, arguments.initcwnd))
         collect_agent.send_stat(
@@ -80,6 +93,8 @@ def main() -> None:
     finally:
         for file, value in before.items():
             file.write_text(value)
+        for name in queues:
+            undo("tc", "qdisc", "del", "dev", name, "root")
         for route in own_routes:
             undo("ip", "route", "change", *route)
 

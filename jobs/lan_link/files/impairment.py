@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Profiles of impairment: `impairments/NAME.json`, a number by name, as `Impairment` has them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "impairments"
+NONE = "none"
+FOR_PEOPLE = ("description", "source")
+MOST_MS = 10_000.0
+
+
+@dataclass(frozen=True)
+class Impairment:
+    """What happens to the packets of each direction, besides what the link does anyway. Jitter is the standard deviation of
+    the delay, and may change the order of packets; those of `reorder_pct` are not delayed at all."""
+
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    loss_pct: float = 0.0
+    reorder_pct: float = 0.0
+    duplicate_pct: float = 0.0
+
+
+def find(name: str, folder: Path = FOLDER) -> Impairment:
+    """The profile of that name; `none` has nothing. Raises ValueError: which file, what is wrong with it."""
+    if name == NONE:
+        return Impairment()
+    file = folder / f"{name}.json"
+    if not file.exists():
+        raise ValueError(
+            f"there is no profile {name}; there are {', '.join(sorted(one.stem for one in folder.glob('*.json')))}"
+        )
+    return read(file)
+
+
+def read(file: Path) -> Impairment:
+    """Raises ValueError."""
+    try:
+        given = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+    if not isinstance(given, dict):
+        raise ValueError(f"{file}: should be a JSON object")
+    known = [one.name for one in fields(Impairment)]
+    numbers = {name: value for name, value in given.items() if name not in FOR_PEOPLE}
+    for name, value in numbers.items():
+        if name not in known:
+            raise ValueError(f"{file}: {name}: a profile has {', '.join([*known, *FOR_PEOPLE])}")
+        most = 100.0 if name.endswith("_pct") else MOST_MS
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise ValueError(f"{file}: {name} is {value!r}: a number from 0 to {most:g}")
+    found = Impairment(**{name: float(value) for name, value in numbers.items()})
+    if found.reorder_pct and not found.delay_ms:
+        raise ValueError(f"{file}: reorder_pct: packets overtake others only where there is a delay_ms")
+    return found

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job outage: after some seconds nothing passes an interface of this host, for some seconds; then the job ends.
+
+`drop` loses every packet in both directions, as a link does that is obstructed: the interface stays up and no program is told.
+`down` takes the interface down, as a cable does that is pulled; its routes come back with it. `address` gives it another
+address, which stays, and takes the old one away at the same moment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_interface
+from typing import Any
+
+import collect_agent
+from command import change, run, undo
+
+CONFIGURATION = "/opt/openbach/agent/jobs/outage/outage_rstats_filter.conf"
+TABLE = "outage"
+SIGNALS = {signal.SIGTERM, signal.SIGINT}
+RULES = """
+table inet {table} {{
+    chain arrives {{
+        type filter hook prerouting priority -500
+        iifname "{interface}" drop
+    }}
+    chain leaves {{
+        type filter hook postrouting priority 500
+        oifname "{interface}" drop
+    }}
+}}
+"""
+"""Of nftables: the first that sees what comes, the last that sees what goes."""
+SHOWN_ONLY = ("linkdown", "dead")
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("interface")
+    parser.add_argument("--kind", choices=["drop", "down", "address", "none"], default="drop")
+    parser.add_argument("--after-s", type=float, default=0.0)
+    parser.add_argument("--duration-s", type=float, default=20.0, help="of drop and down")
+    parser.add_argument("--new-address", help="of the kind address, with its mask: 10.0.0.9/24")
+    arguments = parser.parse_args(argv)
+    for name in ("after_s", "duration_s"):
+        if not 0 <= getattr(arguments, name) <= 86400:
+            parser.error(f"{name} is {getattr(arguments, name):g}: from 0 to 86400 s")
+    if arguments.kind == "address":
+        try:
+            ip_interface(arguments.new_address or "")
+        except ValueError:
+            parser.error(f"the kind address needs --new-address, an address with its mask, not {arguments.new_address}")
+    return arguments
+
+
+@contextmanager
+def dropped(interface: str) -> Iterator[None]:
+    change("nft", "-f", "-", text=RULES.format(table=TABLE, interface=interface))
+    try:
+        yield
+    finally:
+        change("nft", "delete", "table", "inet", TABLE)
+
+
+@contextmanager
+def down(interface: str) -> Iterator[None]:
+    """An interface that goes down loses its routes, but for that to its own network, which comes back with it."""
+    lost = [line for line in run("ip", "route", "show", "dev", interface).splitlines() if "proto kernel" not in line]
+    change("ip", "link", "set", interface, "down")
+    try:
+        yield
+    finally:
+        change("ip", "link", "set", interface, "up")
+        for line in lost:
+            words = [word for word in line.split() if word not in SHOWN_ONLY]
+            change("ip", "route", "replace", *words, "dev", interface)
+
+
+def change_address(interface: str, new: str) -> None:
+    """The new one comes first, so that no route is lost with the old one."""
+    shown: list[dict[str, Any]] = json.loads(run("ip", "-j", "-4", "address", "show", "dev", interface))
+    old = [f"{one['local']}/{one['prefixlen']}" for link in shown for one in link["addr_info"]]
+    if not old:
+        sys.exit(f"{interface} has no IPv4 address")
+    change("ip", "address", "add", new, "dev", interface)
+    run("sysctl", "-qw", f"net.ipv4.conf.{interface}.promote_secondaries=1")
+    for address in old:
+        change("ip", "address", "del", address, "dev", interface)
+
+
+def wait(seconds: float) -> bool:
+    """False if the job is stopped before."""
+    return not signal.sigtimedwait(SIGNALS, seconds)
+
+
+KINDS = {"drop": dropped, "down": down}
+
+
+def main() -> None:
+    arguments = parse()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    if arguments.kind == "none" or not wait(arguments.after_s):
+        return
+    collect_agent.send_stat(collect_agent.now(), began=1)
+    if arguments.kind == "address":
+        change_address(arguments.interface, arguments.new_address)
+    else:
+        undo("nft", "delete", "table", "inet", TABLE)  # of a job that was killed
+        with KINDS[arguments.kind](arguments.interface):
+            wait(arguments.duration_s)
+    collect_agent.send_stat(collect_agent.now(), ended=1)
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        main()

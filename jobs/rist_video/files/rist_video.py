@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job rist_video: a video stream of constant rate from the client to the server over RIST, by librist's tools.
+
+    client:  packets ──► ristsender ══ RIST ══ ristreceiver ──► packets   :server
+
+RIST (VSF TR-06-2, main profile) asks again for what is lost, and gives packets out at a fixed time after they were sent: what
+comes later is dropped. So a packet that comes out of the receiver is one that was in time. The server's control port
+(one JSON line each way) answers:
+    {"receive": true, "buffer_ms": b}   a receiver is listening
+    {"report": n}                       what came of n packets, as soon as no more come
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import collect_agent
+import control
+from command import started, wait_for
+from ports import READY_LIMIT_S
+
+CONFIGURATION = "/opt/openbach/agent/jobs/rist_video/rist_video_rstats_filter.conf"
+CONTROL_PORT, RIST_PORT, SOURCE_PORT, SINK_PORT = 5205, 5206, 5207, 5208
+LOOPBACK = "127.0.0.1"
+PAYLOAD_BYTES = 1316
+"""Seven packets of MPEG-2 TS, as video over IP has them."""
+CONNECTED = "peer connected count is 1"
+"""What ristsender writes when the receiver has answered it."""
+IDLE_S = 2.0
+"""No packet for that time, beyond the receiver's buffer: no more come."""
+LIMITS = {"duration_s": (1, 3600), "rate_kbps": (10, 100_000), "buffer_ms": (10, 30_000)}
+SUMS = {"recovered_packets": "recovered_total", "missing_packets": "missing", "late_packets": "dropped_late"}
+"""Statistics of ours, and what ristreceiver calls them in the lines that it writes for each second."""
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    modes = parser.add_subparsers(dest="mode", required=True)
+    modes.add_parser("server")
+    client = modes.add_parser("client")
+    client.add_argument("server_ip")
+    client.add_argument("--duration-s", type=int, default=30)
+    client.add_argument("--rate-kbps", type=int, default=3300, help="of the payload")
+    client.add_argument("--buffer-ms", type=int, default=1000, help="time between sending and giving out")
+    arguments = parser.parse_args(argv)
+    for name, (least, most) in LIMITS.items():
+        if not least <= getattr(arguments, name, least) <= most:
+            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    return arguments
+
+
+# The server
+
+
+class Receiver:
+    """ristreceiver, and the numbers of the packets that it gives out, from when it listens until they are asked for."""
+
+    def __init__(self, directory: Path, buffer_ms: int) -> None:
+        self.log = directory / "receiver"
+        self.numbers: set[int] = set()
+        self.is_over = threading.Event()
+        self.sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sink.bind((LOOPBACK, SINK_PORT))
+        self.sink.settimeout(IDLE_S + buffer_ms / 1000)
+        listens = f"rist://@0.0.0.0:{RIST_PORT}?buffer={buffer_ms}"
+        command = ["ristreceiver", "-i", listens, "-o", f"udp://{LOOPBACK}:{SINK_PORT}", "-S", "1000"]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        self.reads = threading.Thread(target=self.read, daemon=True)
+        self.reads.start()
+
+    def read(self) -> None:
+        """Until it `is_over` and no packet comes any more."""
+        while True:
+            try:
+                packet = self.sink.recv(1 << 16)
+            except TimeoutError:
+                if self.is_over.is_set():
+                    return
+                continue
+            self.numbers.add(struct.unpack_from("!I", packet)[0])
+
+    def report(self) -> dict[str, Any]:
+        self.is_over.set()
+        self.reads.join()
+        self.close()
+        return {"numbers": len(self.numbers), **totals(self.log.read_text(errors="replace"))}
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+        self.sink.close()
+
+
+def totals(log: str) -> dict[str, int]:
+    """The sums over the seconds of what ristreceiver has written."""
+    seconds = [flow["flowinstant"]["stats"] for flow in stated(log, "receiver-stats")]
+    return {name: sum(int(second[word]) for second in seconds) for name, word in SUMS.items()}
+
+
+def stated(log: str, name: str) -> Iterator[dict[str, Any]]:
+    """The objects of that name in the lines of JSON that librist's tools write between others."""
+    for line in log.splitlines():
+        _, found, text = line.partition(f'{{"{name}":')
+        if found:
+            yield json.loads(found + text)[name]
+
+
+def serve() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with tempfile.TemporaryDirectory() as name:
+        receivers: list[Receiver] = []
+        try:
+            control.serve(CONTROL_PORT, lambda request, peer_ip: answer(request, Path(name), receivers))
+        finally:
+            for receiver in receivers:
+                receiver.close()
+
+
+def answer(request: dict[str, Any], directory: Path, receivers: list[Receiver]) -> dict[str, Any]:
+    """There is at most one receiver: that of the stream."""
+    if "receive" in request:
+        while receivers:
+            receivers.pop().close()
+        receivers.append(Receiver(directory, int(request["buffer_ms"])))
+    elif "report" in request and receivers:
+        return receivers.pop().report()
+    return {}
+
+
+# The client
+
+
+def is_receiving(server_ip: str, buffer_ms: int) -> bool:
+    try:
+        control.ask(server_ip, CONTROL_PORT, receive=True, buffer_ms=buffer_ms)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def sender(server_ip: str, buffer_ms: int, log: Path) -> Iterator[None]:
+    """ristsender, once it has found its receiver, until the end of the block."""
+    words = [
+        "-i",
+        f"udp://@{LOOPBACK}:{SOURCE_PORT}",
+        "-o",
+        f"rist://{server_ip}:{RIST_PORT}?buffer={buffer_ms}",
+        "-S",
+        "1000",
+    ]
+    with log.open("w") as said, started("ristsender", *words, stdout=said, stderr=subprocess.STDOUT):
+        wait_for(
+            "ristsender has found no receiver",
+            lambda: CONNECTED in log.read_text(errors="replace"),
+            READY_LIMIT_S,
+            evidence=lambda: f"; it says:\n{log.read_text(errors='replace')}",
+        )
+        yield
+
+
+def send(packets: int, interval_s: float) -> None:
+    """Numbered packets, each at its time."""
+    begin_s = time.monotonic()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source:
+        for number in range(packets):
+            time.sleep(max(begin_s + number * interval_s - time.monotonic(), 0))
+            source.sendto(struct.pack("!I", number).ljust(PAYLOAD_BYTES, b"\0"), (LOOPBACK, SOURCE_PORT))
+
+
+def stream(arguments: argparse.Namespace) -> None:
+    server_ip, buffer_ms = arguments.server_ip, arguments.buffer_ms
+    interval_s = PAYLOAD_BYTES * 8 / (arguments.rate_kbps * 1000)
+    packets = round(arguments.duration_s / interval_s)
+    missing = f"the server of rist_video on {server_ip} does not answer"
+    wait_for(missing, lambda: is_receiving(server_ip, buffer_ms), READY_LIMIT_S)
+    with tempfile.TemporaryDirectory() as name, sender(server_ip, buffer_ms, Path(name) / "sender"):
+        send(packets, interval_s)
+        limit_s = READY_LIMIT_S + 2 * (IDLE_S + buffer_ms / 1000)
+        came = control.ask(server_ip, CONTROL_PORT, limit_s, report=packets)
+    delivered = came.pop("numbers")
+    collect_agent.send_stat(
+        collect_agent.now(), packets=packets, delivered_packets=delivered, dropped_packets=packets - delivered,
+        quality_pct=100 * delivered / packets, **came,
+    )  # fmt: skip
+
+
+def main() -> None:
+    arguments = parse()
+    if arguments.mode == "server":
+        serve()
+    else:
+        try:
+            stream(arguments)
+        except OSError as error:
+            sys.exit(f"the server of rist_video on {arguments.server_ip}: {error}")
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        main()

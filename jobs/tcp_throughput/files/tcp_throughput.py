@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job tcp_throughput: how much TCP carries between two hosts in a given time, measured by iperf3.
+
+The client sends (`upload`), receives (`download`), or does both at the same time over connections of their own (`both`).
+Bytes are those that the receiver has counted. A transfer of a size is the job file_transfer's.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import collect_agent
+import iperf3_test
+
+CONFIGURATION = "/opt/openbach/agent/jobs/tcp_throughput/tcp_throughput_rstats_filter.conf"
+LIMITS = {"port": (1, 65535), "duration_s": (1, 86400), "streams": (1, 128)}
+OPTIONS = {"upload": [], "download": ["-R"], "both": ["--bidir"]}
+REVERSE = "_bidir_reverse"
+"""What iperf3 adds to the names of the other direction's sums, if there are both."""
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, default=iperf3_test.PORT)
+    modes = parser.add_subparsers(dest="mode", required=True)
+    modes.add_parser("server")
+    client = modes.add_parser("client")
+    client.add_argument("server_ip")
+    client.add_argument("--direction", choices=list(OPTIONS), default="upload")
+    client.add_argument("--duration-s", type=int, default=30)
+    client.add_argument("--streams", type=int, default=1, help="connections in each direction")
+    client.add_argument("--interval-s", type=float, default=0.0, help="of the series of interval_goodput_bps (0: none)")
+    arguments = parser.parse_args(argv)
+    for name, (least, most) in LIMITS.items():
+        if not least <= getattr(arguments, name, least) <= most:
+            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    if arguments.mode == "client" and arguments.interval_s and not 0.1 <= arguments.interval_s <= 60:
+        parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.1 to 60 s, which iperf3 can")
+    return arguments
+
+
+def directions(direction: str) -> dict[str | None, str]:
+    """Suffix of the statistics of each direction (none where there is one only) → what iperf3 adds to the names of its sums."""
+    return {"to_server": "", "to_client": REVERSE} if direction == "both" else {None: ""}
+
+
+def measured(report: dict[str, Any], added: str) -> dict[str, Any]:
+    """The statistics of a direction. The sender's window and round-trip time are known where the client is the sender."""
+    end = report["end"]
+    sent, received = end[f"sum_sent{added}"], end[f"sum_received{added}"]
+    senders = [one["sender"] for one in end["streams"] if one["sender"]["sender"] is sent["sender"]]
+    windows = [one["max_snd_cwnd"] for one in senders if one.get("max_snd_cwnd")]
+    rtts_us = [one["mean_rtt"] for one in senders if one.get("mean_rtt")]
+    return {
+        "goodput_bps": received["bytes"] * 8 / received["seconds"],
+        "received_bytes": received["bytes"],
+        "sent_bytes": sent["bytes"],
+        "retransmits": sent["retransmits"],
+        "max_window_bytes": sum(windows) if windows else None,
+        "rtt_ms": sum(rtts_us) / len(rtts_us) / 1000 if rtts_us else None,
+    }
+
+
+def total(directions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of both directions together."""
+    summed = ("goodput_bps", "received_bytes", "sent_bytes", "retransmits")
+    return {name: sum(one[name] for one in directions) for name in summed}
+
+
+def series(report: dict[str, Any], added: str) -> list[tuple[float, float, int]]:
+    """Begin and length in s, and bytes, of each interval, as the client counted: what it sent if it is the sender."""
+    name = added.removeprefix("_") if added else ""
+    sums = [one[f"sum_{name}" if name else "sum"] for one in report["intervals"]]
+    return [(one["start"], one["seconds"], one["bytes"]) for one in sums]
+
+
+def longest_gap_s(intervals: Sequence[tuple[float, float, int]]) -> float:
+    """The longest time without a byte, in whole intervals."""
+    gaps = [sum(one[1] for one in group) for idle, group in groupby(intervals, lambda one: one[2] == 0) if idle]
+    return max(gaps, default=0.0)
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    words = [*OPTIONS[arguments.direction], "-P", str(arguments.streams), "-i", f"{arguments.interval_s:g}"]
+    start_ms = collect_agent.now()
+    tested = iperf3_test.client(arguments.server_ip, arguments.port, *words, duration_s=arguments.duration_s)
+    by_direction = {added: measured(tested.report, added) for added in directions(arguments.direction).values()}
+    if len(by_direction) > 1:
+        collect_agent.send_stat(collect_agent.now(), attempts=tested.attempts, **total(list(by_direction.values())))
+    for suffix, added in directions(arguments.direction).items():
+        found = by_direction[added]
+        if arguments.interval_s:
+            intervals = series(tested.report, added)
+            for begins_s, lasts_s, size in intervals:
+                if lasts_s:
+                    time_ms = start_ms + round((begins_s + lasts_s) * 1000)
+                    collect_agent.send_stat(time_ms, suffix=suffix, interval_goodput_bps=size * 8 / lasts_s)
+            found["longest_gap_s"] = longest_gap_s(intervals)
+        attempts = None if suffix else tested.attempts
+        collect_agent.send_stat(collect_agent.now(), suffix=suffix, attempts=attempts, **found)
+
+
+def main() -> None:
+    arguments = parse()
+    if arguments.mode == "server":
+        iperf3_test.serve(arguments.port)
+    else:
+        measure(arguments)
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        main()

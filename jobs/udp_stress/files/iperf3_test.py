@@ -1,0 +1,1 @@
+../../common/iperf3_test.py

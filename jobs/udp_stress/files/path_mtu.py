@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The largest IPv4 packet that goes to an address and back in one piece, found with ping: it forbids fragments (-M do)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from command import run
+
+HEADERS_BYTES = 28
+"""IPv4 and ICMP, or IPv4 and UDP."""
+LEAST_BYTES = 576
+"""What every host takes: RFC 791, 3.1."""
+TRIES = 3
+"""A lost ping says nothing of its size."""
+
+
+def first_mtu(destination_ip: str) -> int:
+    """Of the interface that leads there."""
+    (route,) = json.loads(run("ip", "-j", "route", "get", destination_ip))
+    return int(Path(f"/sys/class/net/{route['dev']}/mtu").read_text())
+
+
+def fits(destination_ip: str, packet_bytes: int) -> bool:
+    command = [
+        "ping",
+        "-n",
+        "-q",
+        "-c",
+        "1",
+        "-W",
+        "2",
+        "-M",
+        "do",
+        "-s",
+        str(packet_bytes - HEADERS_BYTES),
+        destination_ip,
+    ]
+    return any(subprocess.run(command, check=False, capture_output=True).returncode == 0 for _ in range(TRIES))
+
+
+def largest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:
+    """The largest number from `least` to `most` that fits, if all below it do; None if none does."""
+    if not fits(least):
+        return None
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if fits(middle) else (least, middle - 1)
+    return least
+
+
+def path_mtu(destination_ip: str) -> int | None:
+    """In bytes; None if nothing comes back."""
+    return largest(LEAST_BYTES, first_mtu(destination_ip), lambda size: fits(destination_ip, size))

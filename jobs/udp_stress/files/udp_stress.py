@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job udp_stress: UDP at a given rate from the client to the server, measured by iperf3, and the path's MTU.
+
+Without a payload of its own iperf3 takes what a segment of its TCP connection for control may have. What arrived is what the
+server has counted; what was sent and did not arrive is lost, the last packets too.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import collect_agent
+import iperf3_test
+import path_mtu
+
+CONFIGURATION = "/opt/openbach/agent/jobs/udp_stress/udp_stress_rstats_filter.conf"
+LEAST_BPS, MOST_BPS = 1e3, 100e9
+MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+LIMITS = {"port": (1, 65535), "duration_s": (1, 86400), "payload_bytes": (0, 65507)}
+
+
+def rate_bps(text: str) -> float:
+    """`10M` is 10 000 000 bit/s."""
+    digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
+    rate = float(digits) * factor
+    if not LEAST_BPS <= rate <= MOST_BPS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate from 1k to 100G bit/s")
+    return rate
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, default=iperf3_test.PORT)
+    modes = parser.add_subparsers(dest="mode", required=True)
+    modes.add_parser("server")
+    client = modes.add_parser("client")
+    client.add_argument("server_ip")
+    client.add_argument("rate", type=rate_bps, help="bit/s of payload; k, M and G are decimal")
+    client.add_argument("--duration-s", type=int, default=30)
+    client.add_argument("--payload-bytes", type=int, default=0, help="of a packet; 0: what iperf3 takes")
+    arguments = parser.parse_args(argv)
+    for name, (least, most) in LIMITS.items():
+        if not least <= getattr(arguments, name, least) <= most:
+            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    if arguments.mode == "client" and 0 < arguments.payload_bytes < 16:
+        parser.error(f"payload_bytes is {arguments.payload_bytes}: 0, or from 16, which iperf3 needs for its own")
+    return arguments
+
+
+def measured(report: dict[str, Any]) -> dict[str, Any]:
+    """The statistics of a test."""
+    sent, received = report["end"]["sum_sent"], report["end"]["sum_received"]
+    payload_bytes = report["start"]["test_start"]["blksize"]
+    arrived = received["packets"] - received["lost_packets"]
+    return {
+        "offered_bps": sent["bytes"] * 8 / sent["seconds"],
+        "received_bps": arrived * payload_bytes * 8 / received["seconds"],
+        "sent_packets": sent["packets"],
+        "received_packets": arrived,
+        "loss_pct": 100 * (sent["packets"] - arrived) / sent["packets"],
+        "jitter_ms": received["jitter_ms"],
+        "payload_bytes": payload_bytes,
+    }
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    words = ["-u", "-b", f"{arguments.rate:.0f}", "-i", "0"]
+    if arguments.payload_bytes:
+        words += ["-l", str(arguments.payload_bytes)]
+    tested = iperf3_test.client(arguments.server_ip, arguments.port, *words, duration_s=arguments.duration_s)
+    mtu = path_mtu.path_mtu(arguments.server_ip)
+    collect_agent.send_stat(
+        collect_agent.now(), attempts=tested.attempts, path_mtu_bytes=mtu,
+        largest_payload_bytes=mtu and mtu - path_mtu.HEADERS_BYTES, **measured(tested.report),
+    )  # fmt: skip
+
+
+def main() -> None:
+    arguments = parse()
+    if arguments.mode == "server":
+        iperf3_test.serve(arguments.port)
+    else:
+        measure(arguments)
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        main()
