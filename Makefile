@@ -6,7 +6,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-serve bench-pep scenarios vpn-lists control-lists
+.PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-serve bench-pep scenarios vpn-lists control-lists lock
 .PHONY: clean
 
 check: lint test
@@ -68,6 +68,10 @@ vpn-lists:
 
 control-lists:
 	$(DEV) python jobs/transport_profile/lists.py
+
+lock: # the Python packages of a bundle, from the ranges of pyproject.toml: every version, and the hashes of its files
+	$(DEV) uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
+		--custom-compile-command "make lock" --quiet --output-file requirements.lock
 
 clean:
 	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -4,6 +4,13 @@
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+CONTENT = (
+    *("LICENSE", "README.md", "campaigns", "congestion-controls", "docs", "inventory.yml", "jobs", "kernel", "pep"),
+    *("pyproject.toml", "reports/claims.yml", "reports/templates", "requirements.lock", "satellites", "scenarios"),
+    *("src", "topologies", "vpn-configs"),
+)
+"""What the command uses of it: all but tests, benches and reports."""
+LOCK = REPOSITORY / "requirements.lock"
 INVENTORY = REPOSITORY / "inventory.yml"
 """What a scenario runs on that names no other."""
 SCENARIOS = REPOSITORY / "scenarios"

@@ -18,6 +18,7 @@ OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.report.command",
+    "bundle": "openbach_run.bundle.command",
     "expand": "openbach_run.commands.expand",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
@@ -36,6 +37,7 @@ commands (each has its own --help):
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
   openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time, for the job satcom_link
   openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
+  openbach-run bundle -o FILE                    one file that runs anywhere, without installation or network
   openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
 """
 

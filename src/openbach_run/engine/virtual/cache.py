@@ -24,6 +24,8 @@ from pathlib import Path
 from openbach_run.errors import SetupError
 
 KEPT_UNUSED_DAYS = 30
+KEEPS_ALL = "keeps-all"
+"""A cache with a file of this name deletes nothing: a bundle's, which could not make it again."""
 
 
 def cache_directory() -> Path:
@@ -162,6 +164,8 @@ def _explained(cache: Path) -> Iterator[None]:
 
 
 def _forget_unused(cache: Path) -> None:
+    if (cache / KEEPS_ALL).exists():
+        return
     oldest = time.time() - KEPT_UNUSED_DAYS * 24 * 3600
     for lock in cache.glob("*.lock"):
         with suppress(OSError):  # gone meanwhile, or another user's

@@ -7,6 +7,7 @@ against Debian's archive keyring) and unpacked. No root is needed.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -86,6 +87,13 @@ class Package:
     @property
     def identity(self) -> str:
         return self.file_name.removesuffix(".deb").replace("%3a", ":")
+
+    def origin(self, archives: Path) -> dict[str, str]:
+        """Name and version of the source package it was built from, and the SHA-256 of its file."""
+        archive = archives / self.file_name
+        form = "${source:Package} ${source:Version}"
+        source = run(["dpkg-deb", "--show", f"--showformat={form}", str(archive)], f"reading {archive.name}")
+        return {"source": source, "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
 
 
 def unpack(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[Package]:

@@ -78,6 +78,7 @@ class VirtualEngine:
         self._image: Image | None = None
         self._code: Path | None = None
         self._host_programs: dict[str, Path] = {}
+        self._built: dict[str, Path] = {}
         self._identities: dict[str, dict[str, str]] = {}
         self._guests: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
@@ -95,7 +96,8 @@ class VirtualEngine:
             self._host_programs = host_programs(self._code_folders, self._image.root)
             programs = ensure_programs(self._cache, self._code_folders, progress)
             modules = ensure_modules(self._cache, self._kernel, self._code_folders, progress)
-            code = {**self._code_folders, **self._host_programs, **programs, **modules}
+            self._built = {**programs, **modules}
+            code = {**self._code_folders, **self._host_programs, **self._built}
             self._code = ensure_code(self._cache, self._image, code)
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
@@ -123,10 +125,22 @@ class VirtualEngine:
         return self._identities[key]
 
     @property
+    def image(self) -> Image:
+        """The guest tree, once prepared."""
+        assert self._image
+        return self._image
+
+    @property
+    def entries(self) -> list[Path]:
+        """The directories of the cache that are made for runs: all but the snapshot of the code."""
+        assert self._jail and self._kernel
+        files = (self._jail.launcher, self._kernel.executable, self.image.root, *self._built.values())
+        return sorted({file.parent for file in files})
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """Names and versions of the Debian packages in the guest."""
-        assert self._image
-        return self._image.packages
+        return self.image.packages
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
         """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the guest has powered off."""
