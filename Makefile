@@ -6,7 +6,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-serve bench-pep scenarios vpn-lists control-lists lock
+.PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-serve bench-pep scenarios vpn-lists control-lists lock wheel
 .PHONY: clean
 
 check: lint test
@@ -73,5 +73,10 @@ lock: # the Python packages of a bundle, from the ranges of pyproject.toml: ever
 	$(DEV) uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 		--custom-compile-command "make lock" --quiet --output-file requirements.lock
 
+wheel: # for `pipx install dist/openbach_run-….whl`
+	rm -rf build dist
+	$(DEV) pip wheel --quiet --no-deps --wheel-dir dist .
+	rm -rf build
+
 clean:
-	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,21 +20,25 @@ CELLS = ("geo_loss", "vpn=none,wireguard,openvpn_udp,openvpn_tcp", "cc=cubic,bbr
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    place = tmp_path_factory.mktemp("bundle")
-    done = command("bundle", "-o", str(place / "openbach"), "--level", "1", "--quiet")
-    assert done.returncode == 0, done.stderr
-    yield place / "openbach"
-    (place / "openbach").unlink()
+def place() -> Iterator[Path]:
+    """Where an ordinary user can read."""
+    with tempfile.TemporaryDirectory(prefix="openbach-run-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("home")
-    for directory in (place, *place.parents):
-        if directory.stat().st_uid == place.stat().st_uid:
-            directory.chmod(0o777 if directory == place else directory.stat().st_mode | 0o055)
-    return place
+def bundle(place: Path) -> Path:
+    done = command("bundle", "-o", str(place / "openbach"), "--level", "1", "--quiet")
+    assert done.returncode == 0, done.stderr
+    return place / "openbach"
+
+
+@pytest.fixture(scope="module")
+def home(place: Path) -> Path:
+    (place / "home").mkdir()
+    (place / "home").chmod(0o777)
+    return place / "home"
 
 
 def in_an_empty_system(bundle: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:

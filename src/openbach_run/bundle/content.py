@@ -23,11 +23,11 @@ from openbach_run.additions import DESCRIBED, Additions, description
 from openbach_run.bundle.file import Content, Member, build_start
 from openbach_run.bundle.python_packages import INSTALLED, LISTED, ensure_python_packages
 from openbach_run.bundle.sbom import sbom
-from openbach_run.engine.virtual.cache import KEEPS_ALL, cache_directory
+from openbach_run.engine.virtual.cache import KEEPS_ALL
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.engine.virtual.image import COPYRIGHT, GUEST_PYTHON, compile_python
 from openbach_run.openbach.job_folders import load_packages, parts_of
-from openbach_run.paths import CONTENT, REPOSITORY
+from openbach_run.paths import CONTENT, REPOSITORY, cache_directory
 from openbach_run.progress import Progress
 
 CACHE = "openbach-run"

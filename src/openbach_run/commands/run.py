@@ -92,10 +92,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def path_of(text: str, additions: Additions) -> Path:
-    """A file, or the name of one in scenarios/ or campaigns/."""
+    """A file here, one of ours (as records name it), or the name of one in scenarios/ or campaigns/."""
     path = Path(text)
-    if path.exists() or path.name != text:
+    if path.exists():
         return path
+    if path.name != text:
+        return REPOSITORY / path if (REPOSITORY / path).is_file() else path
     return additions.find("scenarios", text) or additions.find("campaigns", text) or path
 
 

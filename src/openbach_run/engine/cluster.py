@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from openbach_run.additions import Uses
 from openbach_run.engine.contract import Outcome
-from openbach_run.engine.virtual.cache import cache_directory
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import SetupError
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import REPOSITORY, cache_directory
 from openbach_run.progress import Progress
 
 if TYPE_CHECKING:

@@ -28,14 +28,6 @@ KEEPS_ALL = "keeps-all"
 """A cache with a file of this name deletes nothing: a bundle's, which could not make it again."""
 
 
-def cache_directory() -> Path:
-    """`$XDG_CACHE_HOME/openbach-run`, by default `~/.cache/openbach-run`. Raises SetupError for a user without a home."""
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "openbach-run"
-    except RuntimeError:
-        raise SetupError("this user has no home directory; name a place for the cache with XDG_CACHE_HOME") from None
-
-
 def content_hash(files: Iterable[Path], root: Path, *more: str) -> str:
     """Hash of the files' names (relative to `root`), contents and of further strings; 16 hexadecimal digits."""
     digest = hashlib.sha256()

@@ -23,7 +23,6 @@ from typing import Any, BinaryIO
 
 from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of
 from openbach_run.engine.contract import OnEvent, Outcome
-from openbach_run.engine.virtual.cache import cache_directory
 from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, code_identity, ensure_code, ensure_image
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
@@ -32,6 +31,7 @@ from openbach_run.engine.virtual.modules import ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import SetupError
+from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
 from openbach_run.results.record import wrong_event
