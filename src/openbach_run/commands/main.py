@@ -18,6 +18,7 @@ OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.report.command",
+    "archive": "openbach_run.bundle.archive",
     "bundle": "openbach_run.bundle.command",
     "expand": "openbach_run.commands.expand",
     "export": "openbach_run.commands.export",
@@ -38,6 +39,7 @@ commands (each has its own --help):
   openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time, for the job satcom_link
   openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
   openbach-run bundle -o FILE                    one file that runs anywhere, without installation or network
+  openbach-run archive RESULTS… -o DIR           results, report and bundle together; --verify repeats some runs
   openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
 """
 
