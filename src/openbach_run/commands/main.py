@@ -20,6 +20,7 @@ COMMANDS = {
     "report": "openbach_run.report.command",
     "archive": "openbach_run.bundle.archive",
     "bundle": "openbach_run.bundle.command",
+    "capture": "openbach_run.commands.capture",
     "expand": "openbach_run.commands.expand",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
@@ -35,6 +36,7 @@ combination of the values given for its arguments, and prints the transfer times
 commands (each has its own --help):
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
   openbach-run export RESULTS…                   their statistics, for InfluxDB
+  openbach-run capture RUN --at HOST -o FILE     the packets of one host or interface, in both directions
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
   openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time, for the job satcom_link
   openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
