@@ -48,9 +48,9 @@ def test_cells_are_the_medians(notebook: dict[str, Any]) -> None:
 
 
 def test_series_of_all_runs(notebook: dict[str, Any]) -> None:
-    goodput = notebook["goodput"]
-    assert goodput["run_id"].nunique() == 8 and isinstance(goodput["time"].dtype, pandas.DatetimeTZDtype)
-    assert (goodput["time_s"] >= 0).all() and goodput["value"].gt(0).any()
+    window = notebook["window"]
+    assert window["run_id"].nunique() == 8 and isinstance(window["time"].dtype, pandas.DatetimeTZDtype)
+    assert (window["time_s"] >= 0).all() and window["value"].gt(0).any()
     with pytest.raises(openbach_run.InputError, match="there are .*transfer_time_s"):
         notebook["results"].series("no_such_statistic")
 
