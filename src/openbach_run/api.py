@@ -108,10 +108,12 @@ class Results:
         return frame.assign(**{name: _typed(frame[name]) for name in names})
 
     def series(self, statistic: str, runs: Iterable[str] | None = None) -> pandas.DataFrame:
-        """Every value of a statistic that a job sent, of all finished runs or those given by run_id: run_id, job, agent, suffix,
-        time (of the guest's clock), time_s (since the first statistic of the run), value."""
+        """Every value of a statistic that a job sent, of all finished runs or those given by run_id: run_id, job, agent,
+        suffix, time (of the guest's clock), time_s (since the first statistic of the run), value."""
         columns = ["run_id", "job", "agent", "suffix", "time", "time_s", "value"]
-        rows = [row for run_id in self._run_ids(runs) for row in _sent(run_id, self.directory / "runs" / run_id, statistic)]
+        rows = [
+            row for run_id in self._run_ids(runs) for row in _sent(run_id, self.directory / "runs" / run_id, statistic)
+        ]
         frame = pandas.DataFrame(rows, columns=columns)
         if frame.empty:
             there = sorted({name for one in self._run_ids(runs)[:1] for line in statistics(self.directory / "runs" / one)
@@ -124,9 +126,9 @@ class Results:
         )
 
     def packets(self, run_id: str, interface: str = "") -> pandas.DataFrame:
-        """The IPv4 packets of a run with a capture (`pcap=True`), of all interfaces or those whose name begins so: time_s (of the
-        guest's clock, since the first packet), interface where it left, length in bytes from the IP header on, protocol, source
-        and destination, and for TCP and UDP ports, for TCP sequence and acknowledgement number, flags and payload in bytes."""
+        """The IPv4 packets of a run with a capture (`pcap=True`), of all interfaces or those whose name begins so: time_s (of
+        the guest's clock, since the first of them), interface where it left, length in bytes from the IP header on, protocol,
+        source and destination; for TCP and UDP ports and payload in bytes; for TCP sequence numbers and flags."""
         capture = self.directory / "runs" / run_id / "capture.pcapng"
         if not capture.is_file():
             raise InputError(f"{capture} is not there: run it with pcap=True")
@@ -139,7 +141,10 @@ class Results:
         return frame.assign(
             time_s=(frame["time_s"] - (frame["time_s"].iloc[0] if len(frame) else 0)) / 1e9,
             **{name: frame[name].astype("Int64") for name in numbers},
-            **{name: frame[name].astype("category") for name in ("interface", "protocol", "source", "destination", "flags")},
+            **{
+                name: frame[name].astype("category")
+                for name in ("interface", "protocol", "source", "destination", "flags")
+            },
         )
 
     def _run_ids(self, runs: Iterable[str] | None) -> list[str]:

@@ -34,7 +34,9 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_runs_have_right_types(notebook: dict[str, Any]) -> None:
     runs = notebook["results"].runs
     assert len(runs) == 8 and set(runs["status"]) == {"Finished Ok"}
-    assert runs["loss"].dtype == "int64" and runs["transfer_time_s"].dtype == "float64" and runs["seed"].dtype == "int64"
+    assert (
+        runs["loss"].dtype == "int64" and runs["transfer_time_s"].dtype == "float64" and runs["seed"].dtype == "int64"
+    )
     assert list(runs["vpn"].cat.categories) == ["none", "wireguard"] and list(runs["size"].cat.categories) == ["300k"]
     assert runs.attrs["units"]["transfer_time_s"] == "s"
 
@@ -51,7 +53,7 @@ def test_series_of_all_runs(notebook: dict[str, Any]) -> None:
     window = notebook["window"]
     assert window["run_id"].nunique() == 8 and isinstance(window["time"].dtype, pandas.DatetimeTZDtype)
     assert (window["time_s"] >= 0).all() and window["value"].gt(0).any()
-    with pytest.raises(openbach_run.InputError, match="there are .*transfer_time_s"):
+    with pytest.raises(openbach_run.InputError, match=r"there are .*transfer_time_s"):
         notebook["results"].series("no_such_statistic")
 
 

@@ -22,8 +22,8 @@ from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import Apt, ensure_tools, unpack
 from openbach_run.engine.virtual.engine import GUEST_MEMORY_MB
 from openbach_run.engine.virtual.kernel import ensure_kernel
-from openbach_run.progress import Progress
 from openbach_run.paths import cache_directory
+from openbach_run.progress import Progress
 
 PROFILES = ("bbr2", "bbr3")
 SUITES: dict[str, tuple[tuple[str, ...], dict[str, tuple[str, ...]]]] = {

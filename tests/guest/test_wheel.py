@@ -27,7 +27,9 @@ def pip(*words: str) -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("wheel")
     subprocess.run(["git", "clone", "--quiet", REPOSITORY, place / "clone"], check=True)  # builds leave files behind
-    subprocess.run(f"git -C {REPOSITORY} diff HEAD --binary | git -C {place}/clone apply --allow-empty", shell=True, check=True)
+    subprocess.run(
+        f"git -C {REPOSITORY} diff HEAD --binary | git -C {place}/clone apply --allow-empty", shell=True, check=True
+    )
     pip("wheel", "--quiet", "--no-deps", "--wheel-dir", str(place / "dist"), str(place / "clone"))
     (file,) = (place / "dist").glob("*.whl")
     return file
@@ -67,4 +69,6 @@ def test_what_is_in_it(wheel: Path, tmp_path: Path) -> None:
         entries = {entry.name: entry for entry in tar}
     assert entries["vpn-configs/wireguard/keygen"].mode == 0o755
     assert entries["jobs/vpn/files/vpn-configs"].issym()
-    assert not [name for name in entries if name.startswith(("tests", "bench", "reports/full")) or "__pycache__" in name]
+    assert not [
+        name for name in entries if name.startswith(("tests", "bench", "reports/full")) or "__pycache__" in name
+    ]

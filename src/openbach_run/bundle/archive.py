@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run archive RESULTS… -o DIR`: results, their report and the bundle that repeats them, for a repository of papers.
 
-    results/<name>/   the results directories, as they are
-    report/           the technical report of all
-    openbach          the bundle
-    README.md         how to repeat and verify them
-    SHA256SUMS        of every file above
+results/<name>/   the results directories, as they are
+report/           the technical report of all
+openbach          the bundle
+README.md         how to repeat and verify them
+SHA256SUMS        of every file above
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def _archive(results: Sequence[Path], output: Path, runs: int, with_bundle: bool
         _put_bundle(new / BUNDLE, quiet)
     commands = "\n".join(f"    {command}" for command in campaigns.commands)
     (new / "README.md").write_text(README.format(commands=commands, sums=SUMS), encoding="utf-8")
-    (new / SUMS).write_text("".join(f"{_sha256(file)}  {file.relative_to(new)}\n" for file in _files(new)), encoding="utf-8")
+    (new / SUMS).write_text(
+        "".join(f"{_sha256(file)}  {file.relative_to(new)}\n" for file in _files(new)), encoding="utf-8"
+    )
     new.rename(output)
     print(f"{output}: {len(campaigns.runs)} runs of {len(results)} campaigns")
     return 0
@@ -142,7 +144,9 @@ def _wrong_files(archive: Path) -> Iterator[str]:
     there = {str(file.relative_to(archive)): file for file in _files(archive) if file.name != SUMS}
     yield from (f"{name} is missing" for name in sorted(sums.keys() - there.keys()))
     yield from (f"{name} is not of it" for name in sorted(there.keys() - sums.keys()))
-    yield from (f"{name} has changed" for name in sorted(sums.keys() & there.keys()) if _sha256(there[name]) != sums[name])
+    yield from (
+        f"{name} has changed" for name in sorted(sums.keys() & there.keys()) if _sha256(there[name]) != sums[name]
+    )
 
 
 def _files(directory: Path) -> list[Path]:

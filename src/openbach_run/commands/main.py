@@ -21,6 +21,7 @@ COMMANDS = {
     "archive": "openbach_run.bundle.archive",
     "bundle": "openbach_run.bundle.command",
     "capture": "openbach_run.commands.capture",
+    "completion": "openbach_run.commands.completion",
     "expand": "openbach_run.commands.expand",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",

@@ -55,7 +55,9 @@ Show = Callable[[Path, Sequence[Campaign], Sequence[Record]], None]
 
 
 def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
-    """The exit code; what there is at the end goes to `show`, or is printed. Raises InputError, SetupError, OSError, KeyboardInterrupt."""
+    """The exit code; what there is at the end goes to `show`, or is printed.
+
+    Raises InputError, SetupError, OSError, KeyboardInterrupt."""
     if arguments.pcap and arguments.scheduler is not None:
         raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
     if arguments.workers is not None and arguments.scheduler is not None:

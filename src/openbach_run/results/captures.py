@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run's capture (pcapng, written by kernel/src/capture.c): every packet that leaves an interface, of all hosts in one file."""
+"""A run's capture (pcapng, written by kernel/src/capture.c): the packets that leave any interface, in one file."""
 
 from __future__ import annotations
 

@@ -57,7 +57,12 @@ def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS) -> None:
     missing = sorted({package for tool, package in tools.items() if not (shutil.which(tool) or Path(tool).exists())})
     if not missing:
         return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+    if shutil.which("apt-get") is None:
+        raise SetupError(
+            f"this system has no apt-get, from whose packages the kernel and the guest tree are made (and lacks "
+            f"{', '.join(missing)}). A bundle, made on Debian or Ubuntu, runs here as it is: docs/bundle.md"
+        )
+    if os.geteuid() != 0:
         raise SetupError(f"missing packages; install them with: sudo apt-get install {' '.join(missing)}")
     print(f"installing {' '.join(missing)}", flush=True)
     run(["apt-get", "update", "-qq"], "apt-get update")
