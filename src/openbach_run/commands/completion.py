@@ -46,7 +46,9 @@ def main(argv: list[str]) -> int:
 
 def script() -> str:
     modules = {name: import_module(module) for name, module in command.COMMANDS.items()}
-    cases = "\n".join(f'    {name}) words="{" ".join(options(module.parser()))}" ;;' for name, module in modules.items())
+    cases = "\n".join(
+        f'    {name}) words="{" ".join(options(module.parser()))}" ;;' for name, module in modules.items()
+    )
     additions = Additions()
     names = [*additions.all("scenarios"), *additions.all("campaigns")]
     words = [*command.COMMANDS, *names, *options(command.parser()), *_arguments(additions)]

@@ -23,6 +23,7 @@ COMMANDS = {
     "capture": "openbach_run.commands.capture",
     "completion": "openbach_run.commands.completion",
     "expand": "openbach_run.commands.expand",
+    "explain": "openbach_run.commands.explain",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
     "package": "openbach_run.openbach.project",
@@ -36,6 +37,7 @@ combination of the values given for its arguments, and prints the transfer times
 
 commands (each has its own --help):
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
+  openbach-run explain --budget 2h               the assumptions under which the published report's claims hold
   openbach-run export RESULTS…                   their statistics, for InfluxDB
   openbach-run capture RUN --at HOST -o FILE     the packets of one host or interface, in both directions
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
