@@ -6,7 +6,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-serve bench-pep scenarios vpn-lists control-lists lock wheel
+.PHONY: check lint test unit guest vpns pep chaos golden bench bench-scale bench-serve bench-pep scenarios vpn-lists control-lists lock wheel site
 .PHONY: clean
 
 check: lint test
@@ -78,5 +78,12 @@ wheel: # for `pipx install dist/openbach_run-….whl`
 	$(DEV) pip wheel --quiet --no-deps --wheel-dir dist .
 	rm -rf build
 
+site: # the documentation, with a search that needs no network: site/index.html
+	rm -rf build/pages site
+	mkdir -p build/pages
+	git ls-files -z '*.md' 'reports/*.svg' | grep -zv '^tests/\|^reports/templates/\|^.github/' | xargs -0 cp --parents -t build/pages
+	$(DEV) mkdocs build --quiet
+	rm -rf build
+
 clean:
-	rm -rf results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf results build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
