@@ -6,7 +6,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists clean
+.PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists lock wheel site clean
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep
 
 check: lint test
@@ -81,5 +81,21 @@ vpn-lists:
 control-lists:
 	$(DEV) python jobs/transport_profile/lists.py
 
+lock: # the Python packages of a bundle, from the ranges of pyproject.toml: every version, and the hashes of its files
+	$(DEV) uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
+		--custom-compile-command "make lock" --quiet --output-file requirements.lock
+
+wheel: # for `pipx install dist/openbach_run-….whl`
+	rm -rf build dist
+	$(DEV) pip wheel --quiet --no-deps --wheel-dir dist .
+	rm -rf build
+
+site: # the documentation, with a search that needs no network: site/index.html
+	rm -rf build/pages site
+	mkdir -p build/pages
+	git ls-files -z '*.md' 'reports/*.svg' | grep -zv '^tests/\|^reports/templates/\|^.github/' | xargs -0 cp --parents -t build/pages
+	$(DEV) mkdocs build --quiet
+	rm -rf build
+
 clean:
-	rm -rf results .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf results build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+from openbach_run.errors import SetupError
+
 LAUNCHER = Path(__file__).resolve().parents[2] / "openbach-run"
 MADE_AGAIN = "OPENBACH_RUN_MADE_AGAIN"
 """Set when the environment was just made again: then it is not that."""
@@ -20,12 +22,15 @@ def damaged(error: ImportError | SyntaxError) -> bool:
 
 def main() -> int:
     try:
-        from openbach_run.commands.main import main as command
+        from openbach_run.commands.main import main as command  # an installed package unpacks its files: see paths.py
 
         return command()
     except KeyboardInterrupt:  # while it was still imported
         print("openbach-run: interrupted", file=sys.stderr)
         return 130
+    except SetupError as error:
+        print(f"openbach-run: {error}", file=sys.stderr)
+        return 1
     except (ImportError, SyntaxError) as error:
         if not damaged(error):
             raise

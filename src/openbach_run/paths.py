@@ -1,9 +1,48 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where this checkout's folders are."""
+"""Where this checkout's folders are, and the user's cache."""
 
+import hashlib
+import os
+import tarfile
+import tempfile
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from openbach_run.errors import SetupError
+
+
+def cache_directory() -> Path:
+    """`$XDG_CACHE_HOME/openbach-run`, by default `~/.cache/openbach-run`. Raises SetupError for a user without a home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "openbach-run"
+    except RuntimeError:
+        raise SetupError("this user has no home directory; name a place for the cache with XDG_CACHE_HOME") from None
+
+
+def _unpacked(archive: Path) -> Path:
+    """What an installed package has of a checkout (setup.py), unpacked into the cache once: there its links are links."""
+    place = cache_directory() / f"checkout-{hashlib.sha256(archive.read_bytes()).hexdigest()[:16]}"
+    try:
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=place.parent) as made, tarfile.open(archive) as tar:
+                tar.extractall(Path(made) / "checkout", filter="tar")
+                (Path(made) / "checkout").rename(place)
+        place.with_name(f"{place.name}.lock").touch()  # used now: the cache forgets what is not
+    except OSError as error:
+        if not place.exists():  # else another process was faster, or the cache is another user's
+            raise SetupError(f"the cache cannot be written: {error}; XDG_CACHE_HOME names another place") from error
+    return place
+
+
+ARCHIVE = Path(__file__).with_name("checkout.tar.gz")
+REPOSITORY = _unpacked(ARCHIVE) if ARCHIVE.exists() else Path(__file__).resolve().parents[2]
+CONTENT = (
+    *("LICENSE", "README.md", "campaigns", "congestion-controls", "docs", "inventory.yml", "jobs", "kernel", "pep"),
+    *("pyproject.toml", "reports/claims.yml", "reports/templates", "requirements.lock", "satellites", "scenarios"),
+    *("src", "topologies", "vpn-configs"),
+)
+"""What the command uses of it: all but tests, benches and reports."""
+LOCK = REPOSITORY / "requirements.lock"
 INVENTORY = REPOSITORY / "inventory.yml"
 """What a scenario runs on that names no other."""
 SCENARIOS = REPOSITORY / "scenarios"

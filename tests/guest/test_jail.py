@@ -18,8 +18,8 @@ from conftest import REPOSITORY, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of
 from test_engine import FINISH, engine_with
 
-from openbach_run.engine.virtual.cache import cache_directory
 from openbach_run.engine.virtual.jail import HOW_TO_ALLOW, MODES, PARTIAL, UNJAILED, VARIABLE, Jail, ensure_jail
+from openbach_run.paths import cache_directory
 
 NOBODY = 65534
 AWKWARD = "a b'\"\n%é,"

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 from conftest import REPOSITORY
 
-from openbach_run.engine.virtual.cache import cache_directory, content_hash, made_once
+from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import Apt, ensure_tools, run, unpack
 from openbach_run.engine.virtual.engine import GUEST_MEMORY_MB
 from openbach_run.engine.virtual.kernel import ensure_kernel
+from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress
 
 PROFILES = ("bbr2", "bbr3", "bbr3_resume", "cubic_resume")

@@ -15,6 +15,7 @@ import pytest
 from openbach_run.engine.virtual import cache
 from openbach_run.engine.virtual.cache import KEPT_UNUSED_DAYS, made_once
 from openbach_run.errors import SetupError
+from openbach_run.paths import cache_directory
 
 DAY_S = 24 * 3600
 
@@ -168,4 +169,4 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(SetupError, match="XDG_CACHE_HOME"):
-        cache.cache_directory()
+        cache_directory()

@@ -66,3 +66,9 @@ def test_broken_sources_are_shown(apt: Path) -> None:
 def test_a_mirror_that_is_given_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(debian.MIRROR_VARIABLE, "http://given.example/debian")
     assert debian.mirror() == "http://given.example/debian"
+
+
+def test_a_system_without_apt_is_told_of_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(SetupError, match=r"no apt-get.*lacks no-such-package.*docs/bundle\.md"):
+        debian.ensure_tools({"no-such-command": "no-such-package"})

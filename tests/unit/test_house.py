@@ -29,7 +29,7 @@ ROOMS = (
         "openbach",
         "results",
     ),
-    *("satellite", "guest", "engine", "campaign", "report", "web", "commands"),
+    *("satellite", "guest", "engine", "campaign", "report", "web", "bundle", "commands", "api"),
 )
 """From the first to the last; `python -m openbach_run` and the package itself stand outside."""
 MODULES = {

@@ -18,6 +18,10 @@ OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.report.command",
+    "archive": "openbach_run.bundle.archive",
+    "bundle": "openbach_run.bundle.command",
+    "capture": "openbach_run.commands.capture",
+    "completion": "openbach_run.commands.completion",
     "expand": "openbach_run.commands.expand",
     "explain": "openbach_run.commands.explain",
     "export": "openbach_run.commands.export",
@@ -35,9 +39,12 @@ commands (each has its own --help):
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
   openbach-run explain --budget 2h               the assumptions under which the published report's claims hold
   openbach-run export RESULTS…                   their statistics, for InfluxDB
+  openbach-run capture RUN --at HOST -o FILE     the packets of one host or interface, in both directions
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
   openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time, for the job satcom_link
   openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
+  openbach-run bundle -o FILE                    one file that runs anywhere, without installation or network
+  openbach-run archive RESULTS… -o DIR           results, report and bundle together; --verify repeats some runs
   openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
 """
 

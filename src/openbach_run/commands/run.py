@@ -8,7 +8,8 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,8 +50,14 @@ TABLE_FORMATS = {
 }
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """The exit code. Raises InputError, SetupError, OSError, KeyboardInterrupt."""
+Show = Callable[[Path, Sequence[Campaign], Sequence[Record]], None]
+"""Gets the results directory, what was asked for, and the records that there are at the end, in order."""
+
+
+def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
+    """The exit code; what there is at the end goes to `show`, or is printed.
+
+    Raises InputError, SetupError, OSError, KeyboardInterrupt."""
     if arguments.pcap and arguments.scheduler is not None:
         raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
     if arguments.workers is not None and arguments.scheduler is not None:
@@ -84,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             known = unfold_all(executor.known(planned), store.runs)
             write_parquet(known, store.directory / "results.parquet")
-            _print(arguments.format, campaigns, known)
+            (show or partial(_print, arguments.format))(store.directory, campaigns, known)
     lacking = [text for one in campaigns if (text := not_sent(unfold_campaign(one, known), known, store.runs))]
     for text in lacking:
         print(f"openbach-run: {text}", file=sys.stderr)
@@ -92,10 +99,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def path_of(text: str, additions: Additions) -> Path:
-    """A file, or the name of one in scenarios/ or campaigns/. Raises InputError if a bare name is neither."""
+    """A file here, one of ours (as records name it), or the name of one in scenarios/ or campaigns/. Raises InputError if a
+    bare name is neither."""
     path = Path(text)
-    if path.exists() or path.name != text or path.suffix:
+    if path.exists():
         return path
+    if path.name != text or path.suffix:
+        return REPOSITORY / path if (REPOSITORY / path).is_file() else path
     names = {**additions.all("campaigns"), **additions.all("scenarios")}
     if text not in names:
         raise InputError(
@@ -264,7 +274,7 @@ def _lack_captures(store: Store, planned: Sequence[PlannedRun]) -> bool:
     return not all((store.runs / one.spec.run_id / "capture.pcapng").exists() for one in planned)
 
 
-def _print(form: str, campaigns: Sequence[Campaign], known: Sequence[Record]) -> None:
+def _print(form: str, directory: Path, campaigns: Sequence[Campaign], known: Sequence[Record]) -> None:
     match form:
         case "csv":
             print(as_csv(known), end="")

@@ -32,10 +32,9 @@ from uuid import uuid4
 
 from openbach_run.additions import Uses
 from openbach_run.engine.contract import Outcome, Withdrawn
-from openbach_run.engine.virtual.cache import cache_directory
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import SetupError
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import REPOSITORY, cache_directory
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
 from openbach_run.results.record import FINISHED, LEFT_OUT

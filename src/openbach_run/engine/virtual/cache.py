@@ -24,14 +24,8 @@ from pathlib import Path
 from openbach_run.errors import SetupError
 
 KEPT_UNUSED_DAYS = 30
-
-
-def cache_directory() -> Path:
-    """`$XDG_CACHE_HOME/openbach-run`, by default `~/.cache/openbach-run`. Raises SetupError for a user without a home."""
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "openbach-run"
-    except RuntimeError:
-        raise SetupError("this user has no home directory; name a place for the cache with XDG_CACHE_HOME") from None
+KEEPS_ALL = "keeps-all"
+"""A cache with a file of this name deletes nothing: a bundle's, which could not make it again."""
 
 
 def content_hash(files: Iterable[Path], root: Path, *more: str) -> str:
@@ -162,6 +156,8 @@ def _explained(cache: Path) -> Iterator[None]:
 
 
 def _forget_unused(cache: Path) -> None:
+    if (cache / KEEPS_ALL).exists():
+        return
     oldest = time.time() - KEPT_UNUSED_DAYS * 24 * 3600
     for lock in cache.glob("*.lock"):
         with suppress(OSError):  # gone meanwhile, or another user's

@@ -7,6 +7,7 @@ against Debian's archive keyring) and unpacked. No root is needed.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -56,7 +57,12 @@ def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS) -> None:
     missing = sorted({package for tool, package in tools.items() if not (shutil.which(tool) or Path(tool).exists())})
     if not missing:
         return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+    if shutil.which("apt-get") is None:
+        raise SetupError(
+            f"this system has no apt-get, from whose packages the kernel and the guest tree are made (and lacks "
+            f"{', '.join(missing)}). A bundle, made on Debian or Ubuntu, runs here as it is: docs/bundle.md"
+        )
+    if os.geteuid() != 0:
         raise SetupError(f"missing packages; install them with: sudo apt-get install {' '.join(missing)}")
     print(f"installing {' '.join(missing)}", flush=True)
     run(["apt-get", "update", "-qq"], "apt-get update")
@@ -86,6 +92,13 @@ class Package:
     @property
     def identity(self) -> str:
         return self.file_name.removesuffix(".deb").replace("%3a", ":")
+
+    def origin(self, archives: Path) -> dict[str, str]:
+        """Name and version of the source package it was built from, and the SHA-256 of its file."""
+        archive = archives / self.file_name
+        form = "${source:Package} ${source:Version}"
+        source = run(["dpkg-deb", "--show", f"--showformat={form}", str(archive)], f"reading {archive.name}")
+        return {"source": source, "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
 
 
 def unpack(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[Package]:

@@ -23,7 +23,6 @@ from typing import Any, BinaryIO
 
 from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of
 from openbach_run.engine.contract import OnEvent, Outcome
-from openbach_run.engine.virtual.cache import cache_directory
 from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, code_identity, ensure_code, ensure_image
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
@@ -32,6 +31,7 @@ from openbach_run.engine.virtual.modules import ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import SetupError
+from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
 from openbach_run.results.record import wrong_event
@@ -78,6 +78,7 @@ class VirtualEngine:
         self._image: Image | None = None
         self._code: Path | None = None
         self._host_programs: dict[str, Path] = {}
+        self._built: dict[str, Path] = {}
         self._identities: dict[str, dict[str, str]] = {}
         self._guests: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
@@ -95,7 +96,8 @@ class VirtualEngine:
             self._host_programs = host_programs(self._code_folders, self._image.root)
             programs = ensure_programs(self._cache, self._code_folders, progress)
             modules = ensure_modules(self._cache, self._kernel, self._code_folders, progress)
-            code = {**self._code_folders, **self._host_programs, **programs, **modules}
+            self._built = {**programs, **modules}
+            code = {**self._code_folders, **self._host_programs, **self._built}
             self._code = ensure_code(self._cache, self._image, code)
         except OSError as error:
             raise SetupError(f"setting up the virtual engine: {error}") from error
@@ -123,10 +125,22 @@ class VirtualEngine:
         return self._identities[key]
 
     @property
+    def image(self) -> Image:
+        """The guest tree, once prepared."""
+        assert self._image
+        return self._image
+
+    @property
+    def entries(self) -> list[Path]:
+        """The directories of the cache that are made for runs: all but the snapshot of the code."""
+        assert self._jail and self._kernel
+        files = (self._jail.launcher, self._kernel.executable, self.image.root, *self._built.values())
+        return sorted({file.parent for file in files})
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """Names and versions of the Debian packages in the guest."""
-        assert self._image
-        return self._image.packages
+        return self.image.packages
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
         """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the guest has powered off."""

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,8 @@ FILES = {
 }
 UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/lib/python3.13/idlelib")
 GUEST_PYTHON = "python3.13"
+BESIDE_THE_ROOT = (IMAGE_FILE := "image.json", COPYRIGHT := "copyright")
+"""What a tree's directory has besides `root`, which is what the guest sees: the packages, and their licences."""
 IDENTITY = "identity"
 
 
@@ -75,12 +77,12 @@ def ensure_image(cache: Path, guest_dir: Path, packages: Iterable[str], progress
     names = sorted({*wanted["packages"], *packages})
     own = json.dumps([wanted["suites"], wanted["pins"], wanted["beside"], DIRECTORIES, LINKS, FILES, UNUSED])
     init = guest_dir / "init.py"
-    place = cache / f"image-{content_hash([init], guest_dir, own, *names)}"
+    place = cache / f"image-{content_hash([init], guest_dir, own, *names, *BESIDE_THE_ROOT)}"
     apt = Apt(
         cache / "apt-image", tuple(wanted["suites"]), {suite: tuple(pin) for suite, pin in wanted["pins"].items()}
     )
     made_once(place, lambda directory: _make(directory, apt, names, wanted["beside"], init, progress))
-    made = json.loads((place / "image.json").read_text())
+    made = json.loads((place / IMAGE_FILE).read_text())
     base = [*wanted["packages"], *wanted["beside"].values()]
     digest = hashlib.sha256(own.encode() + acting(init)).hexdigest()
     return Image(place / "root", tuple(made["packages"]), digest, {**made["needs"], "": base})
@@ -102,13 +104,24 @@ def _make(place: Path, apt: Apt, names: list[str], beside: Mapping[str, str], in
         packages.append(package)
         (root / directory).mkdir(parents=True)
         list(unpack([package], archives, root / directory))
+    _keep_copyright(root / "usr/share/doc", place / COPYRIGHT)
     _add_own(root, init)
     progress("guest: compiling Python's library", 0.8)
     compile_python(root, root / "usr/lib" / GUEST_PYTHON, f"/usr/lib/{GUEST_PYTHON}")
     needs = needs_among([archives / package.file_name for package in packages])
-    described = {"packages": [package.identity for package in packages], "needs": needs}
-    (place / "image.json").write_text(json.dumps(described, indent=1) + "\n")
+    described = {
+        "packages": [package.identity for package in packages],
+        "needs": needs,
+        "origins": {package.identity: package.origin(archives) for package in packages},
+    }
+    (place / IMAGE_FILE).write_text(json.dumps(described, indent=1) + "\n")
     shutil.rmtree(archives)
+
+
+def _keep_copyright(documentation: Path, place: Path) -> None:
+    place.mkdir()
+    for file in documentation.glob("*/copyright"):
+        shutil.copyfile(file, place / file.parent.name)
 
 
 def _add_own(root: Path, init: Path) -> None:
@@ -130,11 +143,6 @@ def compile_python(root: Path, directory: Path, seen_as: str) -> None:
     Without this every run would compile anew, or the first one would differ from the next: a program that finds
     its compiled form makes other system calls than one that does not.
     """
-    python = [
-        str(root / "usr/lib64/ld-linux-x86-64.so.2"),
-        *("--library-path", str(root / "usr/lib/x86_64-linux-gnu")),
-        str(root / "usr/bin" / GUEST_PYTHON),
-    ]
     compileall = [
         "-m",
         "compileall",
@@ -146,12 +154,17 @@ def compile_python(root: Path, directory: Path, seen_as: str) -> None:
         "-p",
         seen_as,
     ]
-    run(
-        [*python, "-S", *compileall, str(directory)],
-        f"compiling {directory}",
-        PYTHONHOME=str(root / "usr"),
-        PYTHONHASHSEED="0",
-    )
+    run_python(root, ["-S", *compileall, str(directory)], f"compiling {directory}")
+
+
+def run_python(root: Path, arguments: Sequence[str], what: str, **environment: str) -> str:
+    """Runs the guest's own Python on this machine, with the loader and the libraries of the guest tree. Raises SetupError."""
+    python = [
+        *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--inhibit-cache"),
+        *("--library-path", str(root / "usr/lib/x86_64-linux-gnu")),
+        str(root / "usr/bin" / GUEST_PYTHON),
+    ]
+    return run([*python, *arguments], what, PYTHONHOME=str(root / "usr"), PYTHONHASHSEED="0", **environment)
 
 
 def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:

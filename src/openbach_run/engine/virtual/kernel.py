@@ -35,6 +35,7 @@ MADE_HEADERS = (".config", "Module.symvers", "scripts", "arch/um", "arch/x86", "
 OBJECTS = shutil.ignore_patterns("*.o", "*.a", "*.so*", "*.cmd")
 
 BUILD_STEPS = 1480  # lines that make prints for one build; only the progress bar depends on it
+KERNEL_FILE = "kernel.json"
 FIXED_BUILD = {
     "KBUILD_BUILD_TIMESTAMP": "2026-01-01",
     "KBUILD_BUILD_USER": "openbach-run",
@@ -57,7 +58,7 @@ def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
     """The kernel for the content of `kernel_dir` (kernel/ of the repository), built into `cache` if it is not there."""
     place = cache / f"kernel-{content_hash(_inputs(kernel_dir), kernel_dir, *SOURCES, *HEADERS, *MADE_HEADERS)}"
     made_once(place, lambda directory: _build(directory, cache, kernel_dir, progress))
-    source = json.loads((place / "kernel.json").read_text())["identity"].rpartition(" ")[0]
+    source = json.loads((place / KERNEL_FILE).read_text())["identity"].rpartition(" ")[0]
     return Kernel(place / "linux", place / "headers.tar.xz", f"{source} {_acting_hash(kernel_dir)}")
 
 
@@ -69,7 +70,9 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
     name, version = _source_package(apt)
     progress(f"downloading {name} {version}", 0.02)
     work = place / "build"
-    source = _unpack(apt.fetch(name), name, work, progress)
+    archive = apt.fetch(name)
+    source_sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+    source = _unpack(archive, name, work, progress)
     _patch(source, kernel_dir)
     out = work / "out"
     _configure(source, out, kernel_dir / "config")
@@ -81,7 +84,7 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
     shutil.rmtree(work)
     shutil.rmtree(apt.directory / "archives", ignore_errors=True)
     identity = f"{name} {version} {content_hash(_inputs(kernel_dir), kernel_dir)}"
-    (place / "kernel.json").write_text(json.dumps({"identity": identity}) + "\n")
+    (place / KERNEL_FILE).write_text(json.dumps({"identity": identity, "source_sha256": source_sha256}) + "\n")
 
 
 def _inputs(kernel_dir: Path) -> list[Path]:
@@ -137,7 +140,14 @@ def _keep_headers(source: Path, out: Path, tree: Path, archive: Path) -> None:
             else:
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(root / name, tree / name)
-    run(["tar", "-C", str(tree), "-cJf", str(archive), "."], "packing the kernel's headers")
+    same = [
+        "--sort=name",
+        "--mtime=@0",
+        "--owner=0",
+        "--group=0",
+        "--numeric-owner",
+    ]  # the archive, whenever it is made
+    run(["tar", "-C", str(tree), *same, "-cJf", str(archive), "."], "packing the kernel's headers")
 
 
 def _make(source: Path, out: Path, target: str) -> Iterator[int]:

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""openbach-run from Python: `import openbach_run`, then `run` and `load` (docs/python.md).
+
+The command line and this module call the same function with the same options.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pyarrow.parquet
+
+from openbach_run.commands.main import parser
+from openbach_run.commands.run import run as run_command
+from openbach_run.errors import InputError, SetupError
+from openbach_run.report.cells import read_campaigns
+from openbach_run.results.captures import packets
+from openbach_run.results.intervals import estimate
+from openbach_run.results.record import statistics
+
+__all__ = ["InputError", "Results", "SetupError", "load", "run"]
+
+Value = str | int | float
+PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp"}
+FLAGS = "FSRPAUEC"
+"""Of TCP, from the lowest bit on."""
+
+
+def run(
+    scenario: str | Path,
+    /,
+    *,
+    seeds: int | Sequence[int] | None = None,
+    results: str | Path | None = None,
+    workers: int | None = None,
+    pcap: bool = False,
+    rerun: bool = False,
+    quiet: bool = False,
+    additions: Sequence[str | Path] = (),
+    inventory: str | Path | None = None,
+    scheduler: str | None = None,
+    **values: Value | Sequence[Value],
+) -> Results:
+    """Runs a scenario or campaign (a name or a file) for every combination of the values given to its arguments, and returns
+    all results; what has finished before is not repeated. Options are those of the command (`openbach-run --help`).
+    A run that failed is in the results, with its status. Raises InputError, SetupError, OSError."""
+    settings = [f"{name}={','.join(map(str, _several(value)))}" for name, value in values.items()]
+    arguments = parser().parse_intermixed_args([str(scenario), *settings])
+    arguments.seeds = None if seeds is None else _seeds(seeds)
+    arguments.results = None if results is None else Path(results)
+    arguments.workers, arguments.scheduler = workers, scheduler
+    arguments.pcap, arguments.rerun, arguments.quiet = pcap, rerun, quiet
+    arguments.additions = [Path(one) for one in additions]
+    arguments.inventory = None if inventory is None else Path(inventory)
+    directories: list[Path] = []
+    run_command(arguments, lambda directory, campaigns, known: directories.append(directory))
+    return Results(directories[0])
+
+
+def load(directory: str | Path) -> Results:
+    """The results of an earlier command, whatever has run of it. Raises InputError."""
+    results = Results(Path(directory))
+    if not results.file.is_file():
+        raise InputError(f"{directory}: no results: there is no {results.file.name}")
+    return results
+
+
+@dataclass(frozen=True)
+class Results:
+    """What is in a results directory."""
+
+    directory: Path
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "results.parquet"
+
+    @property
+    def runs(self) -> pandas.DataFrame:
+        """One row a run, with the columns of results.csv: arguments that have only numbers as numbers, others as categories
+        in the order in which they were given. `attrs["units"]` has the units of the measures."""
+        table = pyarrow.parquet.read_table(self.file)
+        frame = table.to_pandas()
+        for name in frame.columns:
+            if not pandas.api.types.is_numeric_dtype(frame[name]) and name not in ("run_id", "capture_sha256"):
+                frame[name] = _typed(frame[name])
+        frame.attrs["units"] = {
+            field.name: field.metadata[b"unit"].decode() for field in table.schema if b"unit" in (field.metadata or {})
+        }
+        return frame
+
+    def cells(self, measure: str = "transfer_time_s") -> pandas.DataFrame:
+        """One row a cell (a combination of values): median, low and high end of its 95 % interval, number of seeds. It has
+        columns of the arguments with several values."""
+        found = read_campaigns([self.directory])
+        names = [name for name in found.cells[0].values if len(found.distinct(name)) > 1]
+        rows = []
+        for cell in found.cells:
+            measured = estimate(list(cell.measured(measure).values()))
+            if measured is not None:
+                rows.append({**{name: cell.values.get(name) for name in names}, **asdict(measured)})
+        frame = pandas.DataFrame(rows, columns=[*names, "median", "low", "high", "seeds"])
+        return frame.assign(**{name: _typed(frame[name]) for name in names})
+
+    def series(self, statistic: str, runs: Iterable[str] | None = None) -> pandas.DataFrame:
+        """Every value of a statistic that a job sent, of all finished runs or those given by run_id: run_id, job, agent,
+        suffix, time (of the guest's clock), time_s (since the first statistic of the run), value."""
+        columns = ["run_id", "job", "agent", "suffix", "time", "time_s", "value"]
+        rows = [
+            row for run_id in self._run_ids(runs) for row in _sent(run_id, self.directory / "runs" / run_id, statistic)
+        ]
+        frame = pandas.DataFrame(rows, columns=columns)
+        if frame.empty:
+            there = sorted({name for one in self._run_ids(runs)[:1] for line in statistics(self.directory / "runs" / one)
+                            for name in line if not name.startswith("_")})  # fmt: skip
+            raise InputError(f"{statistic}: no run has sent this statistic; there are {', '.join(there)}")
+        categories = ("run_id", "job", "agent", "suffix")
+        return frame.assign(
+            time=pandas.to_datetime(frame["time"], unit="ms", utc=True),
+            **{name: frame[name].astype("category") for name in categories},
+        )
+
+    def packets(self, run_id: str, interface: str = "") -> pandas.DataFrame:
+        """The IPv4 packets of a run with a capture (`pcap=True`), of all interfaces or those whose name begins so: time_s (of
+        the guest's clock, since the first of them), interface where it left, length in bytes from the IP header on, protocol,
+        source and destination; for TCP and UDP ports and payload in bytes; for TCP sequence numbers and flags."""
+        capture = self.directory / "runs" / run_id / "capture.pcapng"
+        if not capture.is_file():
+            raise InputError(f"{capture} is not there: run it with pcap=True")
+        seen = ((one.time_ns, one.interface, one.ip) for one in packets(capture) if one.interface.startswith(interface))
+        rows = [(time_ns, name, *_decoded(ip)) for time_ns, name, ip in seen if ip]
+        names = ["time_s", "interface", "length", "protocol", "source", "destination", "source_port", "destination_port",
+                 "sequence", "acknowledgement", "flags", "payload"]  # fmt: skip
+        frame = pandas.DataFrame(rows, columns=names)
+        numbers = ("source_port", "destination_port", "sequence", "acknowledgement", "payload")
+        return frame.assign(
+            time_s=(frame["time_s"] - (frame["time_s"].iloc[0] if len(frame) else 0)) / 1e9,
+            **{name: frame[name].astype("Int64") for name in numbers},
+            **{
+                name: frame[name].astype("category")
+                for name in ("interface", "protocol", "source", "destination", "flags")
+            },
+        )
+
+    def _run_ids(self, runs: Iterable[str] | None) -> list[str]:
+        if runs is not None:
+            return list(runs)
+        frame = self.runs
+        return list(dict.fromkeys(frame.loc[frame["status"] == "Finished Ok", "run_id"]))
+
+
+def _several(value: Value | Sequence[Value]) -> Sequence[Value]:
+    return [value] if isinstance(value, str | int | float) else value
+
+
+def _seeds(seeds: int | Sequence[int]) -> str:
+    return str(seeds) if isinstance(seeds, int) else ",".join(map(str, seeds)) + ","
+
+
+def _typed(column: pandas.Series[Any]) -> pandas.Series[Any]:
+    """Numbers where all that is given is a number, else a category, in the order of their first rows."""
+    given = column.dropna()
+    try:
+        pandas.to_numeric(given)
+    except ValueError:
+        return column.astype(pandas.CategoricalDtype(list(dict.fromkeys(given)), ordered=False))
+    return pandas.to_numeric(column)
+
+
+def _sent(run_id: str, run_dir: Path, statistic: str) -> Iterator[tuple[Any, ...]]:
+    sent = statistics(run_dir)
+    times = [line["_metadata"]["time"] for line in sent if "time" in line["_metadata"]]
+    for line in sent:
+        if line.get(statistic) is not None:
+            told: Mapping[str, Any] = line["_metadata"]
+            at_ms = told.get("time")
+            since_s = None if at_ms is None else (at_ms - min(times)) / 1000
+            agent, suffix = told.get("agent_name", ""), told.get("suffix") or ""
+            yield run_id, told["job_name"], agent, suffix, at_ms, since_s, line[statistic]
+
+
+def _decoded(ip: bytes) -> tuple[Any, ...]:
+    header, (length,) = (ip[0] & 15) * 4, struct.unpack_from(">H", ip, 2)
+    protocol = PROTOCOLS.get(ip[9], str(ip[9]))
+    addresses = (".".join(map(str, ip[12:16])), ".".join(map(str, ip[16:20])))
+    is_first = struct.unpack_from(">H", ip, 6)[0] & 0x1FFF == 0
+    if not is_first or len(ip) < header + 8 or protocol not in ("tcp", "udp"):
+        return (length, protocol, *addresses, None, None, None, None, None, None)
+    ports = struct.unpack_from(">HH", ip, header)
+    if protocol == "udp":
+        return (length, protocol, *addresses, *ports, None, None, None, length - header - 8)
+    sequence, acknowledgement, offset, bits = struct.unpack_from(">IIBB", ip, header + 4)
+    flags = "".join(letter for number, letter in enumerate(FLAGS) if bits >> number & 1)
+    return (length, protocol, *addresses, *ports, sequence, acknowledgement, flags, length - header - (offset >> 4) * 4)

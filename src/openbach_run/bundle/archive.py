@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run archive RESULTS… -o DIR`: results, their report and the bundle that repeats them, for a repository of papers.
+
+results/<name>/   the results directories, as they are
+report/           the technical report of all
+openbach          the bundle
+README.md         how to repeat and verify them
+SHA256SUMS        of every file above
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from openbach_run.bundle.content import content
+from openbach_run.bundle.file import write
+from openbach_run.errors import InputError, SetupError
+from openbach_run.progress import Reporter
+from openbach_run.report.cells import read_campaigns
+from openbach_run.results.record import Record, Store
+
+SUMS, BUNDLE = "SHA256SUMS", "openbach"
+STARTED_FROM = "OPENBACH_RUN_BUNDLE"
+"""Set by a bundle for what it starts: its own file."""
+DESCRIPTION = """\
+Makes a directory with results, their technical report and a bundle, for a repository of
+papers. Before, some of the runs are repeated: only a command that gets the same packets
+belongs to the results.
+
+  openbach-run archive results/geo_loss -o geo_loss-archive
+  openbach-run archive --verify geo_loss-archive --runs 10     in any checkout
+  geo_loss-archive/openbach archive --verify geo_loss-archive  without one
+"""
+README = """\
+# Results of openbach-run, with the program that repeats them
+
+`results/` has the results of
+
+{commands}
+
+`report/report.html` is the technical report of them all.
+
+`openbach` is the whole testbed in one file. It runs on Linux (x86-64) without installation or network. Repeat some
+runs, spread over all, and compare every packet:
+
+    ./openbach archive --verify . --runs 3
+
+Repeat a campaign by its command above, with `./openbach` in place of `./openbach-run`. What the testbed is made of is
+in `sbom.spdx.json` of the directory into which it unpacks itself (~/.cache/openbach-run/bundle-…).
+`sha256sum -c {sums}` checks all files.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "openbach-run archive", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("results", metavar="RESULTS", nargs="*", type=Path, help="results directories of campaigns")
+    made.add_argument("-o", "--output", type=Path, metavar="DIR", help="the archive to make; it must not exist")
+    made.add_argument("--verify", type=Path, metavar="ARCHIVE", help="repeat runs of this archive instead")
+    made.add_argument("--runs", type=_count, default=3, metavar="N|all",
+        help="how many runs are repeated, evenly spread over all (default 3)",
+    )  # fmt: skip
+    made.add_argument("--without-bundle", action="store_true", help="leave the bundle out (210 MB)")
+    made.add_argument("--quiet", action="store_true", help="no progress")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    arguments = parser().parse_args(argv)
+    if arguments.verify is not None:
+        if arguments.results or arguments.output:
+            raise InputError("--verify ARCHIVE: takes no RESULTS and no -o")
+        return _verify(arguments.verify, arguments.runs, arguments.quiet)
+    if not arguments.results or arguments.output is None:
+        raise InputError("name results directories, and the archive to make: archive RESULTS… -o DIR")
+    return _archive(arguments.results, arguments.output, arguments.runs, not arguments.without_bundle, arguments.quiet)
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"all|\d+", text):
+        raise argparse.ArgumentTypeError(f"should be a number or all, not {text!r}")
+    return sys.maxsize if text == "all" else int(text)
+
+
+def _archive(results: Sequence[Path], output: Path, runs: int, with_bundle: bool, quiet: bool) -> int:
+    campaigns = read_campaigns(results)
+    if output.exists():
+        raise InputError(f"-o {output}: is there already")
+    if len({one.resolve().name for one in results}) < len(results):
+        raise InputError("two of the results directories have the same name")
+    for directory in results:
+        if not _same(directory, runs, quiet):
+            raise SetupError(f"{directory}: this checkout is not the one that made these results (see above)")
+    new = output.with_name(f"{output.name}.unfinished")
+    shutil.rmtree(new, ignore_errors=True)
+    for directory in results:
+        shutil.copytree(directory, new / "results" / directory.resolve().name, symlinks=True)
+    _command("report", *map(str, results), "-o", str(new / "report"), *(["--quiet"] if quiet else []))
+    if with_bundle:
+        _put_bundle(new / BUNDLE, quiet)
+    commands = "\n".join(f"    {command}" for command in campaigns.commands)
+    (new / "README.md").write_text(README.format(commands=commands, sums=SUMS), encoding="utf-8")
+    (new / SUMS).write_text(
+        "".join(f"{_sha256(file)}  {file.relative_to(new)}\n" for file in _files(new)), encoding="utf-8"
+    )
+    new.rename(output)
+    print(f"{output}: {len(campaigns.runs)} runs of {len(results)} campaigns")
+    return 0
+
+
+def _put_bundle(place: Path, quiet: bool) -> None:
+    """The one that this command runs from, or one of this checkout."""
+    if STARTED_FROM in os.environ:
+        shutil.copy(os.environ[STARTED_FROM], place)
+        return
+    with Reporter(quiet) as reporter, content(reporter.show, crates=False) as (start, found):
+        write(place.absolute(), start, found, 12, reporter.show)
+
+
+def _verify(archive: Path, runs: int, quiet: bool) -> int:
+    if not (archive / SUMS).is_file():
+        raise InputError(f"{archive}: is no archive: it has no {SUMS}")
+    wrong = list(_wrong_files(archive))
+    for line in wrong:
+        print(f"openbach-run: {archive}: {line}", file=sys.stderr)
+    same = [_same(directory, runs, quiet) for directory in sorted((archive / "results").iterdir())]
+    return int(bool(wrong) or not all(same))
+
+
+def _wrong_files(archive: Path) -> Iterator[str]:
+    lines = (archive / SUMS).read_text(encoding="utf-8").splitlines()
+    sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    there = {str(file.relative_to(archive)): file for file in _files(archive) if file.name != SUMS}
+    yield from (f"{name} is missing" for name in sorted(sums.keys() - there.keys()))
+    yield from (f"{name} is not of it" for name in sorted(there.keys() - sums.keys()))
+    yield from (
+        f"{name} has changed" for name in sorted(sums.keys() & there.keys()) if _sha256(there[name]) != sums[name]
+    )
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(file for file in directory.rglob("*") if file.is_file())
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _same(results: Path, count: int, quiet: bool) -> bool:
+    """Repeats some finished runs of a results directory; says of each whether its packets are the same."""
+    finished = [record for record in Store(results).all() if record.finished]
+    if not finished and count:
+        raise InputError(f"{results}: no run has finished")
+    chosen = finished[:: max(1, -(-len(finished) // count))] if count else []
+    same = [_is_same(record, quiet) for record in chosen]
+    if chosen:
+        print(f"{results}: {sum(same)} of {len(same)} runs repeated have the same packets ({len(finished)} finished)")
+    return all(same)
+
+
+def _is_same(record: Record, quiet: bool) -> bool:
+    with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
+        words = shlex.split(record.command)[1:]
+        _command(*words, "--results", name, *(["--quiet"] if quiet else []))
+        again = next((one for one in Store(Path(name)).all() if one.seed == record.seed), None)
+    if again is None or not again.finished:
+        print(f"{record.run_id}: did not finish: {record.command}", file=sys.stderr)
+        return False
+    if again.capture_sha256 == record.capture_sha256:
+        return True
+    differing = [key for key, value in record.identity.items() if again.identity.get(key) != value]
+    reasons = [f"  {key}: {record.identity[key]} then, {again.identity.get(key)} now" for key in differing]
+    print("\n".join([f"{record.run_id}: other packets than then: {record.command}", *reasons]), file=sys.stderr)
+    return False
+
+
+def _command(*words: str) -> None:
+    """This command again, in a process of its own; its table is not of interest. Raises SetupError."""
+    done = subprocess.run([sys.executable, "-m", "openbach_run", *words], check=False, stdout=subprocess.DEVNULL)
+    if done.returncode not in (0, 1):
+        raise SetupError(f"openbach-run {shlex.join(words)} ended with exit code {done.returncode}")

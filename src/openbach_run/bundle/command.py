@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run bundle -o FILE`: one file with which anyone repeats the runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from openbach_run.bundle.content import content
+from openbach_run.bundle.file import write
+from openbach_run.errors import InputError
+from openbach_run.progress import Reporter
+
+LEVELS = (1, 19)
+DESCRIPTION = """\
+Makes one file that is openbach-run with all that a run needs: kernel, guest tree, programs,
+this checkout's code and scenarios, Python and its packages. It runs on x86-64 Linux without
+installation, compiler, network or root:
+
+  ./FILE geo_loss
+
+The same checkout and cache make the same file, to the byte. docs/bundle.md has the rest.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "openbach-run bundle", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write")
+    made.add_argument(
+        "--programs", action="store_true",
+        help="with the programs of VPNs that no Debian package has; building them takes some 30 minutes, once",
+    )  # fmt: skip
+    made.add_argument(
+        "--level", type=int, default=12, metavar="N", choices=range(LEVELS[0], LEVELS[1] + 1),
+        help=f"of compression by zstd, {LEVELS[0]} to {LEVELS[1]} (default 12)",
+    )  # fmt: skip
+    made.add_argument("--quiet", action="store_true", help="no progress")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    arguments = parser().parse_args(argv)
+    output: Path = arguments.output
+    if output.is_dir() or not output.absolute().parent.is_dir():
+        raise InputError(f"-o {output}: should be a file in a directory that exists")
+    with Reporter(arguments.quiet) as reporter, content(reporter.show, crates=arguments.programs) as (start, found):
+        identity = write(output.absolute(), start, found, arguments.level, reporter.show)
+    print(f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(found)} files, bundle {identity}")
+    return 0

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is in a bundle:
+
+openbach-run/     a cache: the kernel, the guest tree, the jail, programs, modules
+guest             → the guest tree, whose Python runs the command too
+bin/python3       that Python
+lib/              its library, and the Python packages
+repository/       what the command uses of this checkout
+licenses/         of the Debian packages; the Python packages have theirs beside them
+sbom.spdx.json    what all of this is
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from openbach_run.additions import DESCRIBED, Additions, description
+from openbach_run.bundle.file import Content, Member, build_start
+from openbach_run.bundle.python_packages import INSTALLED, LISTED, ensure_python_packages
+from openbach_run.bundle.sbom import sbom
+from openbach_run.engine.virtual.cache import KEEPS_ALL
+from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
+from openbach_run.engine.virtual.image import COPYRIGHT, GUEST_PYTHON, compile_python
+from openbach_run.openbach.job_folders import load_packages, parts_of
+from openbach_run.paths import CONTENT, REPOSITORY, cache_directory
+from openbach_run.progress import Progress
+
+CACHE = "openbach-run"
+DIST_PACKAGES = "lib/python3/dist-packages"
+
+
+@contextmanager
+def content(progress: Progress, *, crates: bool) -> Iterator[tuple[Path, Content]]:
+    """The program that a bundle begins with, and what is in it; made if it is not in the cache. With `crates` it has the
+    programs of VPNs that are built from those, too. Raises InputError, SetupError."""
+    engine = _prepared(progress, crates=crates)
+    packages = ensure_python_packages(cache_directory(), engine.image, progress)
+    with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
+        start = build_start(Path(name) / "start")
+        code = _compiled_code(Path(name) / "src", engine.image.root)
+        image = engine.image.root.parent
+        found = {
+            "guest": Member(link=f"{CACHE}/{image.name}/root"),
+            f"lib/{GUEST_PYTHON}": Member(link=f"../guest/usr/lib/{GUEST_PYTHON}"),
+            "bin/python3": Member(start, mode=0o755),
+            f"{DIST_PACKAGES}/openbach_run": Member(link="../../../repository/src/openbach_run"),
+            f"{CACHE}/{KEEPS_ALL}": Member(),
+            **_tree(packages / INSTALLED, DIST_PACKAGES),
+            **_repository(),
+            **_tree(code, "repository/src"),
+            **_tree(image / COPYRIGHT, "licenses/debian"),
+            "licenses/openbach-run": Member(REPOSITORY / "LICENSE"),
+        }
+        for entry in engine.entries:
+            found |= _tree(entry, f"{CACHE}/{entry.name}")
+            found[f"{CACHE}/{entry.name}.manifest"] = _manifest(entry)
+        described = sbom(engine.entries, json.loads((packages / LISTED).read_text()))
+        found["sbom.spdx.json"] = Member(content=(json.dumps(described, indent=1) + "\n").encode())
+        yield start, found
+
+
+def _prepared(progress: Progress, *, crates: bool) -> VirtualEngine:
+    """An engine with all that is in this checkout."""
+    additions = Additions()
+    packages = load_packages(additions.jobs, additions)
+    uses = {
+        kind: sorted(name for name, folder in additions.all(kind).items() if _is_built(folder, crates=crates))
+        for kind in DESCRIBED
+    }
+    parts = parts_of({**uses, "jobs": sorted(packages)}, packages, additions)
+    engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
+    engine.prepare(progress)
+    return engine
+
+
+def _is_built(folder: Path, *, crates: bool) -> bool:
+    """Whether the bundle has its programs: not those of this machine, and of crates if they are wanted."""
+    return all(crates and "crate" in recipe for recipe in description(folder).get("programs", {}).values())
+
+
+def _compiled_code(place: Path, root: Path) -> Path:
+    shutil.copytree(
+        REPOSITORY / "src", place, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+    )
+    compile_python(root, place, "/")
+    return place
+
+
+def _repository() -> Content:
+    """All but the code of the command, which is compiled."""
+    found: dict[str, Member] = {}
+    for part in CONTENT:
+        if part != "src":
+            found |= _tree(REPOSITORY / part, f"repository/{part}", without="__pycache__")
+    return found
+
+
+def _tree(path: Path, name: str, without: str = "") -> dict[str, Member]:
+    """A file or directory of ours, as `name` in the bundle, with all below it, empty directories too."""
+    if path.is_symlink() or not path.is_dir():
+        return {name: Member.of(path)}
+    found: dict[str, Member] = {f"{name}/": Member()}
+    for entry in sorted(path.iterdir()):
+        if entry.name != without:
+            found |= _tree(entry, f"{name}/{entry.name}", without)
+    return found
+
+
+def _manifest(entry: Path) -> Member:
+    """Of a cache entry, without what stat(2) said of it here: its content is checked where it is unpacked."""
+    text = entry.with_name(f"{entry.name}.manifest").read_text(encoding="utf-8").partition("\n")[2]
+    return Member(content=f"\n{text}".encode())

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The form of a bundle's file: the program that start.c is, a tar of the content compressed by zstd, and a line that names it.
+
+The same content makes the same bytes: entries are sorted, without dates and owners.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from openbach_run.engine.virtual.debian import BUILD_TOOLS, ensure_tools, run
+from openbach_run.errors import SetupError
+from openbach_run.progress import Progress
+
+SOURCE = Path(__file__).with_name("start.c")
+FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s")
+TOOLS = {
+    "gcc": "gcc", "zstd": "zstd",
+    **{file: package for file, package in BUILD_TOOLS.items() if package == "libc6-dev"},
+    "/usr/include/zstd.h": "libzstd-dev",
+}  # fmt: skip
+END = "\nopenbach-run bundle {identity:16} {size:020}\n"
+"""start.c reads it."""
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file, by its path or with its content, or a link."""
+
+    file: Path | None = None
+    content: bytes = b""
+    link: str | None = None
+    mode: int = 0o644
+
+    @staticmethod
+    def of(path: Path) -> Member:
+        if path.is_symlink():
+            return Member(link=os.readlink(path))
+        return Member(path, mode=path.stat().st_mode & 0o777)
+
+
+Content = Mapping[str, Member]
+"""By its path in the bundle; directories are those that files need, and those whose path ends in a slash."""
+
+
+def build_start(place: Path) -> Path:
+    """The program at the beginning of a bundle, and its Python. Raises SetupError."""
+    ensure_tools(TOOLS)
+    run(["gcc", *FLAGS, str(SOURCE), "-lzstd", "-o", str(place)], f"building {SOURCE.name}")
+    return place
+
+
+def write(output: Path, start: Path, content: Content, level: int, progress: Progress) -> str:
+    """Writes the bundle; returns its identity, the hash of its content. Raises SetupError, OSError."""
+    with tempfile.NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}-", delete=False) as made:
+        try:
+            made.write(start.read_bytes())
+            begin = made.tell()
+            made.flush()
+            identity = _compress(content, made, level, progress)
+            made.seek(0, os.SEEK_END)
+            made.write(END.format(identity=identity, size=made.tell() - begin).encode())
+            made.flush()
+            os.fchmod(made.fileno(), 0o755)
+            os.replace(made.name, output)
+        except BaseException:
+            os.unlink(made.name)
+            raise
+    return identity
+
+
+def _compress(content: Content, output: IO[bytes], level: int, progress: Progress) -> str:
+    command = ["zstd", f"-{level}", "-T0", "--check", "-q", "-c"]
+    digest = hashlib.sha256()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output) as zstd:
+        assert zstd.stdin is not None
+        sink = cast(IO[bytes], _Both(digest.update, zstd.stdin.write))
+        with tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT, bufsize=CHUNK_BYTES) as tar:
+            for number, (name, member) in enumerate(_with_directories(content)):
+                _add(tar, name, member)
+                progress(f"packing {name}", number / len(content))
+        zstd.stdin.close()
+        if zstd.wait() != 0:
+            raise SetupError(f"zstd failed with exit code {zstd.returncode}")
+    return digest.hexdigest()[:16]
+
+
+class _Both:
+    """A file that only hands on what is written."""
+
+    def __init__(self, *takers: Callable[[bytes], object]) -> None:
+        self._takers = takers
+
+    def write(self, data: bytes) -> int:
+        for take in self._takers:
+            take(data)
+        return len(data)
+
+
+def _with_directories(content: Content) -> Iterator[tuple[str, Member | None]]:
+    """Sorted, each directory (without a member) before what is in it."""
+    names = {str(parent) for name in content for parent in Path(name).parents if str(parent) != "."}
+    directories = dict.fromkeys(names | {name.rstrip("/") for name in content if name.endswith("/")})
+    everything: dict[str, Member | None] = {**directories, **{n: m for n, m in content.items() if not n.endswith("/")}}
+    yield from sorted(everything.items(), key=lambda item: item[0])
+
+
+def _add(tar: tarfile.TarFile, name: str, member: Member | None) -> None:
+    entry = tarfile.TarInfo(name)
+    if member is None:
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(entry)
+    elif member.link is not None:
+        entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, member.link, 0o777
+        tar.addfile(entry)
+    else:
+        entry.mode = member.mode
+        data = member.content if member.file is None else member.file.read_bytes()
+        entry.size = len(data)
+        tar.addfile(entry, io.BytesIO(data))

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a bundle is made of, as SPDX 2.3 (JSON): every package with its version, the hash of the file that it came in, its
+licence or where that is, and for Debian's and the kernel the source package that it was built from."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from openbach_run.additions import DESCRIBED, Additions, description
+from openbach_run.engine.virtual.debian import run
+from openbach_run.engine.virtual.image import COPYRIGHT, IMAGE_FILE
+from openbach_run.engine.virtual.kernel import KERNEL_FILE
+from openbach_run.paths import REPOSITORY
+
+ALWAYS = "2026-01-01T00:00:00Z"
+"""The document's date: the same content makes the same document."""
+LINKED = {"libc6-dev": "jail, satpep, start", "libzstd-dev": "start"}
+"""Debian packages of the machine that makes the bundle, and the programs that have parts of them in them."""
+UNKNOWN = "NOASSERTION"
+LICENSE = re.compile(r"[\w.+-]+(?: (?:AND|OR|WITH) [\w.+-]+)*")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One package."""
+
+    name: str
+    version: str
+    url: str
+    """Its package URL (purl)."""
+    sha256: str = ""
+    license: str = ""
+    comment: str = ""
+
+    @property
+    def identity(self) -> str:
+        return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", self.url.removeprefix("pkg:"))
+
+    def described(self) -> dict[str, Any]:
+        return {
+            "SPDXID": self.identity,
+            "name": self.name,
+            "versionInfo": self.version,
+            "downloadLocation": UNKNOWN,
+            "filesAnalyzed": False,
+            "licenseConcluded": UNKNOWN,
+            "licenseDeclared": self.license if LICENSE.fullmatch(self.license) else UNKNOWN,
+            "copyrightText": UNKNOWN,
+            "externalRefs": [
+                {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": self.url}
+            ],
+            **({"checksums": [{"algorithm": "SHA256", "checksumValue": self.sha256}]} if self.sha256 else {}),
+            **({"comment": self.comment} if self.comment else {}),
+        }
+
+
+def sbom(entries: Sequence[Path], python: Iterable[Mapping[str, str]]) -> dict[str, Any]:
+    """Of a bundle with these entries of the cache and these Python packages."""
+    whole = Part("openbach-run", _version(), f"pkg:generic/openbach-run@{_version()}", license="GPL-3.0-or-later")
+    parts = [
+        *(part for entry in entries if (entry / IMAGE_FILE).exists() for part in _debian(entry)),
+        *(_kernel(entry) for entry in entries if (entry / KERNEL_FILE).exists()),
+        *_crates({entry.name.rpartition("-")[0] for entry in entries}),
+        *_linked(),
+        *(_python(one) for one in python),
+    ]
+    related = [("SPDXRef-DOCUMENT", "DESCRIBES", whole.identity)]
+    related += [(whole.identity, "CONTAINS", part.identity) for part in parts]
+    return {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": f"openbach-run {_version()} bundle",
+        "documentNamespace": f"urn:openbach-run:bundle:{'+'.join(sorted(entry.name for entry in entries))}",
+        "creationInfo": {"created": ALWAYS, "creators": [f"Tool: openbach-run-{_version()}"]},
+        "packages": [part.described() for part in (whole, *parts)],
+        "relationships": [
+            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
+            for one, kind, other in related
+        ],
+    }
+
+
+def _version() -> str:
+    found = re.search(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+def _debian(image: Path) -> Iterable[Part]:
+    for identity, origin in json.loads((image / IMAGE_FILE).read_text())["origins"].items():
+        name, version, architecture = identity.split("_")
+        there = (image / COPYRIGHT / name).exists()
+        told = f"licences: licenses/debian/{name}" if there else "licences: with the package it depends on"
+        url = _debian_url(name, version, architecture)
+        yield Part(name, version, url, origin["sha256"], comment=f"source package: {origin['source']}; {told}")
+
+
+def _kernel(entry: Path) -> Part:
+    made = json.loads((entry / KERNEL_FILE).read_text())
+    name, version, _ = made["identity"].split(" ")
+    comment = "the source package itself; configuration, patches and files of ours are in repository/kernel"
+    return Part(
+        name, version, _debian_url(name, version, "all"), made.get("source_sha256", ""), "GPL-2.0-only", comment
+    )
+
+
+def _crates(programs: set[str]) -> Iterable[Part]:
+    for folder in (one for kind in DESCRIBED for one in Additions().all(kind).values()):
+        for program, recipe in description(folder).get("programs", {}).items():
+            if "crate" in recipe and program in programs:
+                name, version = recipe["crate"], recipe["version"]
+                comment = f"the source of {program}; what it depends on is in its Cargo.lock"
+                yield Part(name, version, f"pkg:cargo/{name}@{version}", recipe["sha256"], comment=comment)
+
+
+def _linked() -> Iterable[Part]:
+    for package, programs in LINKED.items():
+        form = "${Version} ${Architecture} ${source:Package} ${source:Version}"
+        shown = run(["dpkg-query", "--show", f"--showformat={form}", package], f"looking for {package}")
+        version, architecture, *source = shown.split(" ")
+        comment = f"linked into {programs}; source package: {' '.join(source)}"
+        yield Part(package, version, _debian_url(package, version, architecture), comment=comment)
+
+
+def _debian_url(name: str, version: str, architecture: str) -> str:
+    return f"pkg:deb/debian/{quote(name, safe='')}@{quote(version, safe='')}?arch={architecture}"
+
+
+def _python(one: Mapping[str, str]) -> Part:
+    url = f"pkg:pypi/{re.sub('[-_.]+', '-', one['name']).lower()}@{one['version']}"
+    return Part(one["name"], one["version"], url, one["sha256"], one["license"], comment=f"file: {one['file']}")

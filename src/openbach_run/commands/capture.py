@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run capture RUN --at HOST[/INTERFACE] -o FILE`: what tcpdump on that host would have kept."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from openbach_run.errors import InputError
+from openbach_run.openbach.refusals import near
+from openbach_run.results import run_files
+from openbach_run.results.captures import INBOUND, OUTBOUND, UNKNOWN, Packet, PcapngWriter, PcapWriter, packets
+from openbach_run.topology.hosts import Inventory
+
+CAPTURE = "capture.pcapng"
+DESCRIPTION = """\
+Takes from a run's capture, which has all packets of all hosts as they leave an interface,
+those of one host or interface, in both directions, as tcpdump there would have them.
+Addresses of hosts have their names.
+
+  openbach-run geo vpn=wireguard cc=cubic --pcap
+  openbach-run capture results/geo/runs/RUN --at st -o st.pcapng
+  openbach-run capture results/geo/runs/RUN --at server/to_pop -o server.pcap
+
+FILE.pcapng is for Wireshark and tshark; FILE.pcap for older tools, as tcptrace.
+Without --at and -o the interfaces are listed, with the packets that leave each.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "openbach-run capture", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID")
+    made.add_argument("--at", metavar="HOST[/INTERFACE]", help="of which host or interface")
+    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="what to write: FILE.pcapng or FILE.pcap")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    arguments = parser().parse_args(argv)
+    run_dir: Path = arguments.run
+    if not (run_dir / CAPTURE).is_file():
+        raise InputError(f"{run_dir}: has no {CAPTURE}; run it with --pcap")
+    if (arguments.at is None) != (arguments.output is None):
+        raise InputError("--at HOST[/INTERFACE] and -o FILE go together")
+    if arguments.at is None:
+        for name, count in _counted(run_dir / CAPTURE).items():
+            print(f"{count:9} {name}")
+        return 0
+    output: Path = arguments.output
+    if output.suffix not in (".pcapng", ".pcap"):
+        raise InputError(f"-o {output}: should end in .pcapng or .pcap")
+    inventory = Inventory.from_dict(run_files.document(run_dir, "run.json")["inventory"])
+    count = _write(run_dir / CAPTURE, inventory, arguments.at, output)
+    print(f"{output}: {count} packets")
+    return 0
+
+
+def _counted(capture: Path) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for packet in packets(capture):
+        counted[packet.interface] = counted.get(packet.interface, 0) + 1
+    return dict(sorted(counted.items()))
+
+
+def _write(capture: Path, inventory: Inventory, at: str, output: Path) -> int:
+    found = _at(capture, inventory, at)
+    first = next(found, None)
+    if first is None:
+        there = list(_counted(capture))
+        hosts = [name.partition("/")[0] for name in there]
+        raise InputError(f"--at {at}: no packet there; {near(at, [*there, *hosts])}there are {', '.join(there)}")
+    new, count = output.with_name(f".{output.name}.new"), 0
+    try:
+        with new.open("wb") as file:
+            writer = PcapWriter(file) if output.suffix == ".pcap" else PcapngWriter(file, names(inventory))
+            for packet, interface, direction in (first, *found):
+                writer.write(packet, interface, direction)
+                count += 1
+        new.replace(output)
+    finally:
+        new.unlink(missing_ok=True)
+    return count
+
+
+def _at(capture: Path, inventory: Inventory, at: str) -> Iterator[tuple[Packet, str, int]]:
+    """Packets, the interface where they are seen, and their direction there; the capture has both of a tunnel, which has no
+    other end, without telling which is which."""
+    opposite = far_ends(inventory)
+    for packet in packets(capture):
+        other = opposite.get(packet.interface)
+        places = [(packet.interface, UNKNOWN)] if other is None else [(packet.interface, OUTBOUND), (other, INBOUND)]
+        for name, direction in places:
+            if name == at or name.startswith(f"{at}/"):
+                yield packet, name, direction
+
+
+def far_ends(inventory: Inventory) -> dict[str, str]:
+    """Where what leaves an interface arrives: at the other end of its veth pair (guest/network.py)."""
+    found: dict[str, str] = {}
+    for network, ends in inventory.attached():
+        ports = [f"{host.name}/{port.name}" for host, port in ends]
+        pairs = list(zip(ports, (f"{network}/{host.name}" for host, _ in ends), strict=True))
+        for one, other in [(ports[0], ports[1])] if len(ports) == 2 else pairs:
+            found |= {one: other, other: one}
+    return found
+
+
+def names(inventory: Inventory) -> dict[str, str]:
+    """Address → host."""
+    return {port.address.partition("/")[0]: host.name for host in inventory.hosts for port in host.interfaces}

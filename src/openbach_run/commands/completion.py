@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run completion bash`: what the shell asks for to complete commands, scenarios, campaigns, arguments and options."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from importlib import import_module
+
+from openbach_run.additions import Additions
+from openbach_run.commands import main as command
+from openbach_run.openbach.scenario import read_json
+
+DESCRIPTION = """\
+Prints what bash needs to complete the command. Once:
+
+  openbach-run completion bash > ~/.local/share/bash-completion/completions/openbach-run
+"""
+SCRIPT = """\
+_openbach_run() {{
+    local words here=${{COMP_WORDS[COMP_CWORD]}}
+    case ${{COMP_WORDS[1]}} in
+{cases}
+    *) words="{words}" ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$here"; compgen -f -- "$here")
+    [[ ${{COMPREPLY[0]}} != *= ]] || compopt -o nospace
+}}
+complete -o filenames -F _openbach_run openbach-run ./openbach-run
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "openbach-run completion", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("shell", choices=["bash"])
+    return made
+
+
+def main(argv: list[str]) -> int:
+    parser().parse_args(argv)
+    print(script(), end="")
+    return 0
+
+
+def script() -> str:
+    modules = {name: import_module(module) for name, module in command.COMMANDS.items()}
+    cases = "\n".join(
+        f'    {name}) words="{" ".join(options(module.parser()))}" ;;' for name, module in modules.items()
+    )
+    additions = Additions()
+    names = [*additions.all("scenarios"), *additions.all("campaigns")]
+    words = [*command.COMMANDS, *names, *options(command.parser()), *_arguments(additions)]
+    return SCRIPT.format(cases=cases, words=" ".join(words))
+
+
+def options(parser: argparse.ArgumentParser) -> Iterable[str]:
+    return [text for action in parser._actions for text in action.option_strings if text.startswith("--")]
+
+
+def _arguments(additions: Additions) -> list[str]:
+    """Of all scenarios: what may be given as NAME=VALUE."""
+    files = [file for file in additions.all("scenarios").values() if file.suffix == ".json"]
+    scenarios = map(read_json, files)
+    return sorted({f"{name}=" for one in scenarios for name in (*one.get("arguments", ()), *one.get("constants", ()))})

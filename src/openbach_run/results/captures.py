@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run's capture (pcapng, written by kernel/src/capture.c): the packets that leave any interface, in one file."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from openbach_run.errors import InputError
+
+SECTION_HEADER, INTERFACE_DESCRIPTION, NAME_RESOLUTION, ENHANCED_PACKET = 0x0A0D0D0A, 1, 4, 6
+OPTION_END, OPTION_IF_NAME, OPTION_IF_TSRESOL, OPTION_EPB_FLAGS = 0, 2, 9, 2
+ETHERNET, RAW = 1, 101
+UNKNOWN, INBOUND, OUTBOUND = 0, 1, 2
+NANOSECONDS = b"\x09"
+
+
+@dataclass(frozen=True)
+class Packet:
+    interface: str
+    """`host/interface`, e.g. `sat/to_st`."""
+    link_type: int
+    """ETHERNET, or RAW (of a tunnel: it begins with the IP header)."""
+    time_ns: int
+    """Since 1970, of the guest's clock, which begins at 2026-01-01."""
+    frame: bytes
+
+    @property
+    def ip(self) -> bytes:
+        """From the header of IPv4 on; empty when it is not IPv4."""
+        if self.link_type != ETHERNET:
+            return self.frame if self.frame[:1] and self.frame[0] >> 4 == 4 else b""
+        return self.frame[14:] if self.frame[12:14] == b"\x08\x00" else b""
+
+
+def packets(capture: Path) -> Iterator[Packet]:
+    """In the order of time. Raises InputError for what is no such file."""
+    interfaces: list[tuple[str, int]] = []
+    try:
+        with capture.open("rb") as file:
+            while header := file.read(8):
+                kind, length = struct.unpack("<II", header)
+                body = file.read(length - 8)[:-4]
+                if kind == INTERFACE_DESCRIPTION:
+                    interfaces.append((_name(body[8:]), struct.unpack_from("<H", body)[0]))
+                elif kind == ENHANCED_PACKET:
+                    number, high, low, captured, _ = struct.unpack_from("<5I", body)
+                    name, link_type = interfaces[number]
+                    yield Packet(name, link_type, high << 32 | low, body[20 : 20 + captured])
+    except (struct.error, IndexError, ValueError):
+        raise InputError(f"{capture}: is no whole capture of a run") from None
+
+
+def _name(options: bytes) -> str:
+    while options:
+        code, length = struct.unpack_from("<HH", options)
+        if code == OPTION_IF_NAME:
+            return options[4 : 4 + length].decode()
+        options = options[4 + (length + 3) // 4 * 4 :]
+    raise ValueError("an interface without a name")
+
+
+class PcapngWriter:
+    """A pcapng file that tells directions, and has names for addresses."""
+
+    def __init__(self, file: BinaryIO, names: dict[str, str]) -> None:
+        self._file = file
+        self._interfaces: dict[str, int] = {}
+        self._block(SECTION_HEADER, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+        if names:
+            self._block(NAME_RESOLUTION, b"".join(map(_resolution, names.items())) + bytes(4) + _option(OPTION_END))
+
+    def write(self, packet: Packet, interface: str, direction: int) -> None:
+        """As a packet of `interface`, INBOUND, OUTBOUND or UNKNOWN."""
+        if interface not in self._interfaces:
+            self._interfaces[interface] = len(self._interfaces)
+            options = _option(OPTION_IF_NAME, interface.encode()) + _option(OPTION_IF_TSRESOL, NANOSECONDS)
+            head = struct.pack("<HHI", packet.link_type, 0, 0)
+            self._block(INTERFACE_DESCRIPTION, head + options + _option(OPTION_END))
+        number, length = self._interfaces[interface], len(packet.frame)
+        head = struct.pack("<5I", number, packet.time_ns >> 32, packet.time_ns & 0xFFFFFFFF, length, length)
+        options = _option(OPTION_EPB_FLAGS, struct.pack("<I", direction)) + _option(OPTION_END)
+        self._block(ENHANCED_PACKET, head + _padded(packet.frame) + options)
+
+    def _block(self, kind: int, body: bytes) -> None:
+        length = struct.pack("<I", len(body) + 12)
+        self._file.write(struct.pack("<I", kind) + length + body + length)
+
+
+class PcapWriter:
+    """A file in the older form, for tools that know no other: one kind of interface, microseconds, no directions."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._link_type: int | None = None
+
+    def write(self, packet: Packet, interface: str, direction: int) -> None:
+        """Raises InputError for an interface of another kind."""
+        if self._link_type is None:
+            self._link_type = packet.link_type
+            self._file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, packet.link_type))
+        if packet.link_type != self._link_type:
+            raise InputError(f"{interface}: a .pcap file holds Ethernet or tunnels, not both; write a .pcapng file")
+        seconds, rest_ns = divmod(packet.time_ns, 10**9)
+        length = len(packet.frame)
+        self._file.write(struct.pack("<4I", seconds, rest_ns // 1000, length, length) + packet.frame)
+
+
+def _option(code: int, value: bytes = b"") -> bytes:
+    return struct.pack("<HH", code, len(value)) + _padded(value)
+
+
+def _resolution(address_and_name: tuple[str, str]) -> bytes:
+    address, name = address_and_name
+    value = bytes(map(int, address.split("."))) + name.encode() + b"\0"
+    return struct.pack("<HH", 1, len(value)) + _padded(value)
+
+
+def _padded(value: bytes) -> bytes:
+    return value + bytes(-len(value) % 4)

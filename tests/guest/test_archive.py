@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Results are archived by the checkout that made them, and verified by another one; what differs is told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import command, copy_of_the_checkout
+
+CELLS = ("geo", "vpn=none,wireguard", "cc=cubic", "loss=0", "size=100k")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("made") / "small"
+    assert command(*CELLS, "--results", str(place)).returncode == 0
+    return place
+
+
+@pytest.fixture(scope="module")
+def archive(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("archives") / "archive"
+    done = command("archive", str(results), "-o", str(place), "--runs", "1", "--without-bundle", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 1 runs repeated have the same packets (2 finished)" in done.stdout
+    return place
+
+
+def test_what_is_in_it(archive: Path) -> None:
+    assert {file.name for file in archive.iterdir()} == {"README.md", "SHA256SUMS", "report", "results"}
+    assert "vpn=none,wireguard" in (archive / "README.md").read_text()
+    assert (archive / "report/report.pdf").exists() and (archive / "results/small/results.csv").exists()
+
+
+def test_another_checkout_verifies_it(archive: Path, tmp_path: Path) -> None:
+    other = copy_of_the_checkout(tmp_path / "other")
+    done = command("archive", "--verify", str(archive), "--runs", "all", "--quiet", cwd=tmp_path, checkout=other)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 runs repeated have the same packets" in done.stdout
+
+
+def test_one_that_makes_other_packets_says_what_differs(archive: Path, tmp_path: Path) -> None:
+    other = copy_of_the_checkout(tmp_path / "other")
+    transfer = other / "jobs/satcom_link/files/satcom_link.py"
+    transfer.write_text(transfer.read_text() + "\nCHANGED = 1\n")
+    record = _altered(archive, tmp_path / "altered")
+    done = command("archive", "--verify", str(tmp_path / "altered"), "--quiet", cwd=tmp_path, checkout=other)
+    assert done.returncode == 1
+    assert "has changed" in done.stderr  # the file
+    assert f"{record.parent.name}: other packets than then" in done.stderr and "code: " in done.stderr
+    refused = command("archive", str(tmp_path / "altered/results/small"), "-o", str(tmp_path / "no"), cwd=tmp_path)
+    assert refused.returncode == 1 and "is not the one that made these results" in refused.stderr
+    assert not (tmp_path / "no").exists()
+
+
+def _altered(archive: Path, place: Path) -> Path:
+    """A copy whose first record tells of other packets."""
+    shutil.copytree(archive, place)
+    record = min(place.rglob("record.json"))
+    told = json.loads(record.read_text())
+    record.write_text(json.dumps({**told, "capture_sha256": "0" * 64}))
+    return record
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--verify", "nowhere"), ("nowhere", "-o", "x"), ("--verify", "x", "y")],
+)
+def test_what_is_no_archive_is_refused(words: tuple[str, ...], tmp_path: Path) -> None:
+    assert command("archive", *words, cwd=tmp_path).returncode == 2

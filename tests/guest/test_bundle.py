@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bundle of this checkout: made twice it is the same file. An ordinary user runs it where there is nothing but a kernel's
+interface (no shell, no C library, no Python, no network), and gets the captures that this checkout gets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import command, records
+
+from openbach_run.engine.virtual.debian import ensure_tools
+
+NOBODY = "65534"
+CELLS = ("geo_loss", "vpn=none,wireguard,openvpn_udp,openvpn_tcp", "cc=cubic,bbr2", "loss=0,1", "size=300k")
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """Where an ordinary user can read."""
+    with tempfile.TemporaryDirectory(prefix="openbach-run-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def bundle(place: Path) -> Path:
+    done = command("bundle", "-o", str(place / "openbach"), "--level", "1", "--quiet")
+    assert done.returncode == 0, done.stderr
+    return place / "openbach"
+
+
+@pytest.fixture(scope="module")
+def home(place: Path) -> Path:
+    (place / "home").mkdir()
+    (place / "home").chmod(0o777)
+    return place / "home"
+
+
+def in_an_empty_system(bundle: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    ensure_tools({"bwrap": "bubblewrap", "setpriv": "util-linux"})
+    user = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
+    empty = [
+        *("bwrap", "--unshare-user", "--unshare-pid", "--unshare-net", "--proc", "/proc", "--dev", "/dev"),
+        *("--tmpfs", "/tmp", "--bind", str(home), "/home", "--ro-bind", str(bundle), "/openbach", "--chdir", "/home"),
+        *("--clearenv", "--setenv", "HOME", "/home", "/openbach"),
+    ]
+    return subprocess.run([*user, *empty, *words], check=False, capture_output=True, text=True)
+
+
+def captures(results: Path) -> dict[str, str]:
+    return {run.row["run_id"]: run.row["capture_sha256"] for run in records(results)}
+
+
+def test_made_again_it_is_the_same_file(bundle: Path) -> None:
+    again = bundle.with_name("again")
+    assert command("bundle", "-o", str(again), "--level", "1", "--quiet").returncode == 0
+    same = subprocess.run(["cmp", bundle, again], check=False, capture_output=True, text=True)
+    again.unlink()
+    assert same.returncode == 0, same.stdout
+
+
+def test_an_empty_system_gets_the_same_packets(bundle: Path, home: Path, tmp_path: Path) -> None:
+    there = in_an_empty_system(bundle, home, *CELLS, "--results", "there")
+    assert there.returncode == 0, there.stderr
+    here = command(*CELLS, "--results", str(tmp_path / "here"))
+    assert here.returncode == 0, here.stderr
+    assert there.stdout == here.stdout
+    assert captures(home / "there") == captures(tmp_path / "here")
+    assert len(captures(home / "there")) == 16
+
+
+def test_the_report_and_its_pdf_are_made_there_too(bundle: Path, home: Path) -> None:
+    assert in_an_empty_system(bundle, home, *CELLS, "--results", "there").returncode == 0
+    done = in_an_empty_system(bundle, home, "report", "there", "-o", "report")
+    assert done.returncode == 0, done.stderr
+    assert (home / "report/report.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_it_says_what_it_is_made_of(bundle: Path, home: Path) -> None:
+    assert in_an_empty_system(bundle, home, "--help").returncode == 0
+    (place,) = (home / ".cache/openbach-run").glob("bundle-????????????????")
+    described = json.loads((place / "sbom.spdx.json").read_text())
+    parts = {part["externalRefs"][0]["referenceLocator"]: part for part in described["packages"]}
+    assert len(parts) == len(described["packages"]) == len({part["SPDXID"] for part in described["packages"]})
+    for name in ("pypi/pandas", "deb/debian/wireguard-tools", "deb/debian/linux-source-7.2", "deb/debian/libzstd-dev"):
+        assert len([url for url in parts if url.startswith(f"pkg:{name}@")]) == 1, name
+    for kind in ("pkg:pypi", "pkg:deb"):
+        assert len([url for url, part in parts.items() if url.startswith(kind) and "checksums" in part]) > 40
+    assert "GENERAL PUBLIC LICENSE" in (place / "licenses/openbach-run").read_text()
+    assert (place / "licenses/debian/openvpn").exists()

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The capture of one host or interface: both directions, names, and every recipe of docs/captures.md."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import own_files
+import pytest
+from conftest import REPOSITORY, Run, command, records
+
+from openbach_run.engine.virtual.debian import ensure_tools
+from openbach_run.results.captures import packets
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the commands of the page have been typed."""
+    place = tmp_path_factory.mktemp("captures")
+    for line in own_files.commands("captures.md"):
+        run_id = records(place / "results/captured")[0].row["run_id"] if "RUN" in line else ""
+        done = command(*line.replace("RUN", run_id).split()[1:], cwd=place)
+        assert done.returncode == 0, done.stderr
+    return place
+
+
+@pytest.fixture(scope="module")
+def run(place: Path) -> Run:
+    return records(place / "results/captured")[0]
+
+
+def tshark(file: Path, *words: str) -> list[str]:
+    ensure_tools({"tshark": "tshark"})
+    done = subprocess.run(["tshark", "-r", file, *words], check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()
+
+
+def test_an_interface_has_both_directions(run: Run, place: Path) -> None:
+    left = Counter(packet.interface for packet in packets(run.capture))
+    sources = Counter(tshark(place / "server.pcap", "-T", "fields", "-e", "ip.src"))
+    assert sources["192.168.20.2"] == left["server/to_pop"] > 100
+    assert sum(sources.values()) == left["server/to_pop"] + left["pop/to_server"]
+
+
+def test_a_host_has_its_interfaces_directions_and_names(run: Run, place: Path) -> None:
+    left = Counter(packet.interface for packet in packets(run.capture))
+    fields = ["-T", "fields", "-e", "frame.interface_name", "-e", "frame.packet_flags_direction"]
+    seen = Counter(tuple(line.split("\t")) for line in tshark(place / "st.pcapng", *fields))
+    directions = {(name, int(direction, 0)): count for (name, direction), count in seen.items()}
+    assert directions[("st/to_sat", 2)] == left["st/to_sat"]
+    assert directions[("st/to_sat", 1)] == left["sat/to_st"]
+    assert {name.partition("/")[0] for name, _ in directions} == {"st"}
+    assert {"gw", "st"} <= set(" ".join(tshark(place / "st.pcapng", "-N", "n", "-c", "20")).split())
+
+
+@pytest.mark.parametrize(
+    "line", re.findall(r"^(?:tshark|tcptrace) .*$", (REPOSITORY / "docs/captures.md").read_text(), re.M)
+)
+def test_the_recipes_of_the_page(line: str, place: Path) -> None:
+    ensure_tools({"tshark": "tshark", "tcptrace": "tcptrace"})
+    (place / "graphs").mkdir(exist_ok=True)
+    done = subprocess.run(line.split(), cwd=place, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if line.startswith("tcptrace"):
+        assert list((place / "graphs").glob("*_tsg.xpl"))
+    elif "retransmission" not in line:  # without loss there is none
+        assert len(done.stdout.splitlines()) > 5
+
+
+def test_what_is_not_there_is_named(run: Run, place: Path, tmp_path: Path) -> None:
+    record = str(next((place / "results/captured/runs").iterdir()))
+    for words, said in (
+        (("--at", "serverr", "-o", "x.pcapng"), "did you mean server?"),
+        (("--at", "server", "-o", "x.txt"), "should end in .pcapng or .pcap"),
+        (("--at", "server"), "go together"),
+        (("--at", "box", "-o", "x.pcap"), "write a .pcapng file"),
+    ):
+        done = command("capture", record, *words, cwd=tmp_path)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir())
+    done = command("capture", str(tmp_path))
+    assert done.returncode == 2 and "run it with --pcap" in done.stderr
