@@ -52,6 +52,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's a
      {"size": 0, "duration_s": 80, "own_cc": "yes", "interval_s": 1.0, "flow": "flow_2", "streams": 4, "port": 5201}),
     ("file_transfer", {"http": "3", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
      {"mode": "client", "http": "3", "size": 30_000_000, "direction": "download", "deadline_s": 60}),
+    ("file_transfer", {"client": {**CLIENT, "warm_up": "10M"}}, {"warm_up": 10_000_000, "size": 30_000_000}),
+    ("file_transfer", {"client": {**CLIENT, "warm_up": "none"}}, {"warm_up": 0}),
     ("file_transfer", {"client": {**CLIENT, "direction": "none"}}, {"mode": "client", "direction": "none"}),
     ("ping_series", {"interval_s": "0.5", "destination_ip": "10.0.0.1"}, {"interval_s": 0.5, "destination_ip": "10.0.0.1"}),
     ("voip", {"server": {}}, {"mode": "server"}),

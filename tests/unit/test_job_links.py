@@ -263,6 +263,15 @@ def test_sysctls_of_a_profile_are_settings(tmp_path: Path, monkeypatch: pytest.M
     assert transport_profile.settings("mine", 16 << 20, "cubic")[Path("/proc/sys/net/ipv4/tcp_ecn")] == "1"
 
 
+def test_sysctls_of_a_profile_come_after_the_buffers() -> None:
+    set_by_profile = profiles.described("cubic_resume")["sysctls"]["net.ipv4.tcp_rmem"]
+    assert (
+        transport_profile.settings("cubic_resume", 16 << 20, "cubic_resume")[transport_profile.IPV4 / "tcp_rmem"]
+        == set_by_profile
+    )
+    assert "131072" not in set_by_profile
+
+
 def test_the_kernel_says_what_congestion_controls_it_has() -> None:
     assert profiles.is_in_kernel("reno")
     assert not profiles.is_in_kernel("no_such_control")
