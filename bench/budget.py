@@ -4,7 +4,8 @@
 perf (Debian's linux-perf) samples the CPU of the whole command as typed, its guest and the host's kernel on its behalf. A
 sample is counted for the first cause below that its program, its place in the guest's kernel or a function of the host's
 kernel on its stack belongs to. The table is in milliseconds of CPU; its sum is that of the samples, and the last line has
-what the host's kernel accounted to the command without perf in between, the median of some runs.
+what the host's kernel accounted to the command without perf, the median of some runs: what is between them is perf's own cost,
+most of it at the switches between processes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ sys.path.insert(0, str(REPOSITORY / "src"))
 from openbach_run.paths import cache_directory  # noqa: E402
 from openbach_run.engine.virtual.kernel import ensure_kernel  # noqa: E402
 
-FREQUENCY_HZ = 4000
+FREQUENCY_HZ = 1000
 REPEATS = 3
 
 SWITCH = "switches between the guest's kernel and its programs"

@@ -7,8 +7,8 @@ at least 90 % (binomial, from the ordered pairs). Compared are the CPU seconds o
 processes, the wall time of that, and the wall time of the run in it, from boot to power off. Of a machine that does other
 things meanwhile, the CPU seconds say most; they too are larger then.
 
-The other commit gets a worktree beside the cache's other entries' folder, /tmp/openbach-run-COMMIT by default, and its own
-kernel and guest tree in the usual cache: 5 to 10 minutes once.
+The other commit gets a worktree, /tmp/openbach-run-COMMIT by default, and its own kernel and guest tree in the usual cache: 5
+to 10 minutes once.
 """
 
 from __future__ import annotations
