@@ -64,10 +64,8 @@ def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
 
 def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> None:
     ensure_tools()
-    apt = Apt(cache / "apt-kernel", SUITES, {})
     progress("fetching Debian's package lists", 0)
-    apt.prepare()
-    name, version = _source_package(apt)
+    apt, name, version = _source_package(cache / "apt-kernel")
     progress(f"downloading {name} {version}", 0.02)
     work = place / "build"
     archive = apt.fetch(name)
@@ -99,10 +97,14 @@ def _acting_hash(kernel_dir: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _source_package(apt: Apt) -> tuple[str, str]:
-    for name in SOURCES:
-        if version := apt.candidate(name):
-            return name, version
+def _source_package(directory: Path) -> tuple[Apt, str, str]:
+    """Of the first suite that has one: an apt for it, the package's name and version."""
+    for suite in SUITES:
+        apt = Apt(directory, (suite,), {})
+        apt.prepare()
+        for name in SOURCES:
+            if version := apt.candidate(name):
+                return apt, name, version
     raise SetupError(f"the Debian mirror has none of {', '.join(SOURCES)} in {', '.join(SUITES)}")
 
 
