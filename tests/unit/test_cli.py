@@ -293,6 +293,7 @@ def test_unwritable_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ("arguments", "words"),
     [
         (["nothing.json"], "no such file"),
+        (["geo_los"], "geo_los: no such scenario or campaign; did you mean geo_loss? there are buffers, "),
         (["geo", "vpm=none"], "did you mean vpn"),
         (["geo", "--seeds", "x"], "--seeds x"),
         (["geo", "--workers", "0"], "at least 1"),

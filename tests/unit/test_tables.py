@@ -18,6 +18,7 @@ from test_results import OURS, record
 from openbach_run.campaign.plan import Campaign
 from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.results.chance import is_random
 from openbach_run.results.record import Record
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
 
@@ -47,6 +48,15 @@ def test_several_seeds_show_median_and_range_and_failures() -> None:
 def test_our_reading_of_the_peps_positions_stands_below_its_results() -> None:
     assert "PEP A: inside the tunnel's path" in campaign_table(campaign(pep=("none", "B")), []).note
     assert "PEP" not in campaign_table(campaign(pep=("none",)), []).note
+
+
+def test_one_seed_of_a_random_link_is_warned_of() -> None:
+    """1 MB, CUBIC, 1 % of loss: 7.03 s with seed 1, a median of 15.55 s with three."""
+    assert "one seed, and the link is random" in campaign_table(campaign((1,), loss=("0", "1")), []).note
+    assert "random" not in campaign_table(campaign((1, 2), loss=("0", "1")), []).note
+    assert "random" not in campaign_table(campaign((1,), loss=("0",)), []).note
+    assert is_random({"loss": "0", "return_loss": "same", "link_file": "leo.csv"})
+    assert not is_random({"loss": "0", "return_loss": "same", "jitter_ms": "0", "link_file": "none"})
 
 
 @pytest.mark.parametrize(

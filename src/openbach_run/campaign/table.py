@@ -8,6 +8,7 @@ from pathlib import Path
 
 from openbach_run.campaign.plan import MEASURE, USUAL, Campaign
 from openbach_run.openbach.measures import measure_of
+from openbach_run.results.chance import WARNING, is_random
 from openbach_run.results.intervals import estimate
 from openbach_run.results.least_time import least_transfer_time_s, rate_of
 from openbach_run.results.record import Record, statistics
@@ -98,4 +99,6 @@ def _note(campaign: Campaign) -> str:
         if len(campaign.seeds) > 1
         else f"seed {campaign.seeds[0]}"
     )
+    if len(campaign.seeds) == 1 and any(map(is_random, campaign.cells)):
+        parts.append(WARNING)
     return "; ".join([seeds, *parts])

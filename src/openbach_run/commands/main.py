@@ -19,6 +19,7 @@ TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.report.command",
     "expand": "openbach_run.commands.expand",
+    "explain": "openbach_run.commands.explain",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
     "package": "openbach_run.openbach.project",
@@ -32,6 +33,7 @@ combination of the values given for its arguments, and prints the transfer times
 
 commands (each has its own --help):
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
+  openbach-run explain --budget 2h               the assumptions under which the published report's claims hold
   openbach-run export RESULTS…                   their statistics, for InfluxDB
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
   openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time, for the job satcom_link

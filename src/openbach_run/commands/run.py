@@ -26,7 +26,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
 from openbach_run.openbach.job_folders import Package, load_packages, parts_of
 from openbach_run.openbach.lint import lint
-from openbach_run.openbach.refusals import Malformed
+from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
@@ -92,11 +92,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def path_of(text: str, additions: Additions) -> Path:
-    """A file, or the name of one in scenarios/ or campaigns/."""
+    """A file, or the name of one in scenarios/ or campaigns/. Raises InputError if a bare name is neither."""
     path = Path(text)
-    if path.exists() or path.name != text:
+    if path.exists() or path.name != text or path.suffix:
         return path
-    return additions.find("scenarios", text) or additions.find("campaigns", text) or path
+    names = {**additions.all("campaigns"), **additions.all("scenarios")}
+    if text not in names:
+        raise InputError(
+            f"{text}: no such scenario or campaign; {near(text, names)}there are {', '.join(sorted(names))}"
+        )
+    return names[text]
 
 
 def campaigns_of(

@@ -24,6 +24,8 @@ from openbach_run.results.least_time import least_transfer_time_s
 from openbach_run.results.measures import measures_of_all
 from openbach_run.results.record import Record, Store
 
+FACTORS = ("vpn", "pep", "cc", "loss")
+"""What the published report's tables tell apart."""
 LONGEST_NAME = 100
 
 

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Claims (reports/claims.yml) judged by the cells of campaigns.
 
-A claim is confirmed when every one of its comparisons lies within its bounds with its whole interval, contradicted when
-one lies outside with its whole interval, and otherwise not decided. A comparison of fewer than MIN_SEEDS seeds, or with
-a run that failed or is missing, decides nothing; nor does one of "the best" of cells that were not all run. A claim about
-values that were not all run cannot be confirmed.
+Each part of a claim gets a verdict for each orbit. It holds when every one of its comparisons lies within its bounds with
+its whole interval; more than half of them are enough for "holds but for", which names the others. It does not hold when one
+lies outside with its whole interval and no more than half lie within. Else it cannot be told. Bounds have a margin: what is
+outside by less matters to nobody. A comparison of fewer than MIN_SEEDS seeds, or with a run that failed or is missing,
+decides nothing; nor does one of "the best" of cells that were not all run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ from typing import Any
 import yaml
 
 from openbach_run.openbach.measures import from_name
-from openbach_run.report.cells import Campaigns, Cell, Partners, Selection, matches, name_of
+from openbach_run.report.cells import FACTORS, Campaigns, Cell, Partners, Selection, matches, said
+from openbach_run.report.groups import groups
+from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.intervals import Estimate, difference, ratio
 
-MIN_SEEDS = 5
-"""With fewer the interval holds the median with less than 94 % (see `intervals`)."""
+MARGIN = 0.01
+"""By how much a bound may be missed, as a part of it, where a claim has no `margin` of its own."""
 
-CONFIRMED, CONTRADICTED, NOT_DECIDED = "confirmed", "contradicted", "not decided"
+HOLDS, BUT_FOR, DOES_NOT, CANNOT_TELL = "holds", "holds but for", "does not hold", "cannot be told"
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class Part:
     as_: str = "ratio"
     least: float = -math.inf
     most: float = math.inf
+    margin: float = MARGIN
+
+    @property
+    def with_margin(self) -> tuple[float, float]:
+        """Least and most, each moved outwards by the margin."""
+        return self.least - abs(self.least) * self.margin, self.most + abs(self.most) * self.margin
 
     @property
     def bounds(self) -> str:
@@ -84,39 +93,112 @@ class Comparison:
         return max(self.part.least - self.found.median, self.found.median - self.part.most)
 
     @property
+    def own(self) -> dict[str, str]:
+        """What its cell is told from others by: argument → value."""
+        names = dict.fromkeys(["orbit", *FACTORS, *(name for name in self.part.cell if name != "scenario")])
+        return {name: self.cell.values[name] for name in names if self.cell.values.get(name)}
+
+    @property
+    def other(self) -> dict[str, str]:
+        """What the cell that it is compared with has in place of its own values."""
+        values = self.against.values if self.against else {}
+        return {name: value for name, value in values.items() if self.cell.values.get(name) != value}
+
+    @property
     def name(self) -> str:
-        shown = [
-            "orbit",
-            "vpn",
-            "pep",
-            "cc",
-            "loss",
-            *(name for name in self.part.cell if name not in ("scenario", "orbit")),
-        ]
-        own = name_of(self.cell, list(dict.fromkeys(shown)))
-        if self.against is None:
-            return own
-        differing = [name for name, value in self.against.values.items() if self.cell.values.get(name) != value]
-        return f"{own} against {name_of(self.against, differing)}"
+        return compared(self.own, self.other)
+
+
+def compared(own: Mapping[str, str], other: Mapping[str, str]) -> str:
+    """`wireguard, PEP B against openvpn_udp`"""
+    words = [", ".join(said(name, value) for name, value in values.items()) for values in (own, other)]
+    return " against ".join(filter(None, words))
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A claim with all its comparisons."""
+class Finding:
+    """What one part of a claim comes to on one orbit ("" where the cells have none)."""
 
-    claim: str
-    statement: str
-    reading: str
-    verdict: str
+    part: Part
+    orbit: str
     comparisons: list[Comparison]
     not_run: list[str]
-    """Values that the claim speaks of and no cell has."""
+    """Values that the part speaks of and no cell has."""
 
     def of(self, holds: bool | None) -> list[Comparison]:
         return [one for one in self.comparisons if one.holds is holds]
 
-    def part(self, part: Part) -> list[Comparison]:
-        return [one for one in self.comparisons if one.part is part]
+    @property
+    def verdict(self) -> str:
+        holding = len(self.of(True))
+        if holding == len(self.comparisons) > 0 and not self.not_run:
+            return HOLDS
+        if holding > len(self.comparisons) / 2:
+            return BUT_FOR
+        return DOES_NOT if self.of(False) else CANNOT_TELL
+
+    @property
+    def exceptions(self) -> list[Group]:
+        """What it holds but for, or what it does hold for; none where that is all or nothing."""
+        rest = [one for one in self.comparisons if one.holds is not True]
+        if self.verdict == BUT_FOR:
+            return _grouped(rest, self.of(True))
+        return _grouped(self.of(True), rest) if self.verdict == DOES_NOT else []
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim with what was found of its parts."""
+
+    name: str
+    statement: str
+    reading: str
+    findings: list[Finding]
+
+    @property
+    def is_spoken_of(self) -> bool:
+        """Whether the campaigns have any of its cells."""
+        return any(one.comparisons for one in self.findings)
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Orbit → the verdict on all parts: that of the part which holds least."""
+        order = (HOLDS, BUT_FOR, CANNOT_TELL, DOES_NOT)
+        worst: dict[str, str] = {}
+        for one in self.findings:
+            worst[one.orbit] = max(worst.get(one.orbit, HOLDS), one.verdict, key=order.index)
+        return worst
+
+
+@dataclass(frozen=True)
+class Group:
+    """Comparisons that have these values in common, and none of those that they are told from has."""
+
+    own: dict[str, str]
+    other: dict[str, str]
+    comparisons: list[Comparison]
+
+    @property
+    def name(self) -> str:
+        return compared(self.own, self.other)
+
+
+def _grouped(some: Sequence[Comparison], rest: Sequence[Comparison]) -> list[Group]:
+    """`some` comparisons in few words that tell them from the `rest`."""
+    found = []
+    for named, members in groups([_values(one) for one in some], [_values(one) for one in rest]):
+        first = some[members[0]]  # has the values in their order
+        own, other = (
+            {name: value for name, value in part.items() if (place, name, value) in named}
+            for place, part in enumerate((first.own, first.other))
+        )
+        found.append(Group(own, other, [some[one] for one in members]))
+    return found
+
+
+def _values(one: Comparison) -> frozenset[tuple[int, str, str]]:
+    """0 for a value of its cell, 1 for one of the cell that it is compared with; name; value."""
+    return frozenset((place, *pair) for place, part in enumerate((one.own, one.other)) for pair in part.items())
 
 
 def read_claims(file: Path) -> dict[str, dict[str, Any]]:
@@ -124,21 +206,24 @@ def read_claims(file: Path) -> dict[str, dict[str, Any]]:
     return claims
 
 
-def judge(claim: str, described: dict[str, Any], campaigns: Campaigns) -> Verdict:
-    parts = [_part(one) for one in described["parts"]]
-    comparisons = [comparison for part in parts for comparison in compare(part, campaigns.cells)]
-    not_run = list(dict.fromkeys(value for part in parts for value in part.not_run(campaigns.cells)))
-    if any(one.holds is False for one in comparisons):
-        verdict = CONTRADICTED
-    elif (
-        not not_run
-        and all(any(one.part is part for one in comparisons) for part in parts)
-        and all(one.holds for one in comparisons)
-    ):
-        verdict = CONFIRMED
-    else:
-        verdict = NOT_DECIDED
-    return Verdict(claim, described["statement"], described.get("reading", ""), verdict, comparisons, not_run)
+def judge(name: str, described: dict[str, Any], campaigns: Campaigns) -> Claim:
+    findings = [one for part in described["parts"] for one in _findings(_part(part), campaigns.cells)]
+    return Claim(name, described["statement"], described.get("reading", ""), findings)
+
+
+def _findings(part: Part, cells: Sequence[Cell]) -> list[Finding]:
+    """One for each orbit that has comparisons; without any, one that says so."""
+    found = compare(part, cells)
+    orbits = list(dict.fromkeys(one.cell.values["orbit"] for one in found)) or [""]
+    return [
+        Finding(
+            part,
+            orbit,
+            [one for one in found if one.cell.values["orbit"] == orbit],
+            part.not_run([cell for cell in cells if orbit in ("", cell.values["orbit"])]),
+        )
+        for orbit in orbits
+    ]
 
 
 def _part(described: dict[str, Any]) -> Part:
@@ -201,20 +286,20 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
         why_not = f"the best of what was run: no {', '.join(missing)}"
     elif found.seeds < MIN_SEEDS:
         why_not = f"{found.seeds} of at least {MIN_SEEDS} seeds"
-    holds = None if why_not or found is None else found.lies_within(part.least, part.most)
+    holds = None if why_not or found is None else found.lies_within(*part.with_margin)
     return Comparison(part, cell, against, found, holds, why_not)
 
 
-def why(verdict: Verdict) -> str:
+def why(finding: Finding) -> str:
     """The reason of a verdict, from its comparisons."""
-    not_run = f"not run: {', '.join(verdict.not_run)}" if verdict.not_run else ""
-    if not verdict.comparisons:
-        return f"The campaigns have no such cells{not_run and f' ({not_run})'}"
-    undecided = verdict.of(None)
+    not_run = f"not run: {', '.join(finding.not_run)}" if finding.not_run else ""
+    if not finding.comparisons:
+        return f"the campaigns have no such cells{not_run and f' ({not_run})'}"
+    undecided = finding.of(None)
     reasons = list(dict.fromkeys(one.why_not or "interval on both sides of the bound" for one in undecided))
     told = [
-        f"{len(verdict.of(True))} of {len(verdict.comparisons)} comparisons hold",
-        f"{len(verdict.of(False))} do not" if verdict.of(False) else "",
+        f"{len(finding.of(True))} of {len(finding.comparisons)} comparisons hold",
+        f"{len(finding.of(False))} do not" if finding.of(False) else "",
         f"{len(undecided)} decide nothing ({'; '.join(reasons)})" if undecided else "",
         not_run,
     ]

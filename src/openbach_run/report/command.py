@@ -11,7 +11,6 @@ from pathlib import Path
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.report.cells import Campaigns, printable, read_campaigns
-from openbach_run.report.claims import why
 
 BASELINE = {"vpn": "none", "pep": "none"}
 DESCRIPTION = """\
@@ -64,11 +63,12 @@ def main(argv: list[str]) -> int:
     from openbach_run.report.write import write  # with matplotlib and typst: --help and bad input do without
 
     with Reporter(arguments.quiet) as reporter:
-        verdicts = write(campaigns, baseline, new, reporter)
+        claims = write(campaigns, baseline, new, reporter)
     shutil.rmtree(output, ignore_errors=True)
     new.rename(output)
-    for one in verdicts:
-        print(f"{one.claim:4} {one.verdict:13} {why(one)}")
+    for claim in claims:
+        for orbit, verdict in claim.verdicts.items():
+            print(f"{claim.name:4} {orbit.upper():4} {verdict}")
     print(f"{output}/report.html, report.pdf, report.md")
     return 0
 

@@ -17,14 +17,25 @@ from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import figures
-from openbach_run.report.cells import DEFAULT, Campaigns, Cell, Plot, file_name, name_of, printable, said
-from openbach_run.report.claims import MIN_SEEDS, Comparison, Part, Verdict, why
+from openbach_run.report.causes import differences
+from openbach_run.report.cells import DEFAULT, FACTORS, Campaigns, Cell, Plot, file_name, name_of, printable, said
+from openbach_run.report.claims import (
+    BUT_FOR,
+    CANNOT_TELL,
+    MARGIN,
+    Claim,
+    Comparison,
+    Finding,
+    Group,
+    Part,
+    why,
+)
 from openbach_run.report.figures import Drawing, against, configurations, find, least_times_s, values, without_unit
 from openbach_run.report.recommendations import AS_GOOD, EQUAL, recommend
+from openbach_run.results.chance import MIN_SEEDS, WARNING, is_random
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.tables import Markdown, Table, figure, plain
 
-FACTORS = ("vpn", "pep", "cc", "loss")
 CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
@@ -209,12 +220,6 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
     return made
 
 
-def parts(verdict: Verdict) -> list[tuple[Part, list[Comparison]]]:
-    """The parts that have comparisons, each with them."""
-    distinct = {id(one.part): one.part for one in verdict.comparisons}
-    return [(part, verdict.part(part)) for part in distinct.values()]
-
-
 def name_of_baseline(baseline: Mapping[str, str]) -> str:
     return ", ".join(said(name, value) for name, value in baseline.items()) or "none: nothing is compared"
 
@@ -245,35 +250,104 @@ def _percent(ratio: float) -> str:
 
 def note(cells: Sequence[Cell]) -> str:
     seeds = max(len(cell.runs) for cell in cells)
-    parts = [f"median [95 % bootstrap interval] over {seeds} seeds" if seeds > 1 else "one seed: no interval"]
+    alone = WARNING if any(is_random(cell.values) for cell in cells) else "one seed: no interval"
+    parts = [f"median [95 % bootstrap interval] over {seeds} seeds" if seeds > 1 else alone]
     parts += [f"the least possible time is {time_s:.2f} s" for time_s in least_times_s(cells)]
     return "; ".join(parts)
 
 
-def claims_table(verdicts: Sequence[Verdict]) -> Table:
-    rows = [[one.claim, one.statement, one.verdict, why(one)] for one in verdicts]
-    return Table("The published report's claims", ["claim", "statement", "verdict", "why"], rows, VERDICTS_NOTE, 4)
+def claims_table(claims: Sequence[Claim]) -> Table:
+    rows = [
+        [claim.name, one.part.says, one.orbit.upper(), one.verdict, _range(one)]
+        for claim in claims
+        for one in claim.findings
+        if one.comparisons
+    ]
+    header = ["claim", "what is compared", "orbit", "verdict", "found"]
+    return Table("The published report's claims", header, rows, VERDICTS_NOTE, len(header))
 
 
 VERDICTS_NOTE = (
-    "confirmed: every comparison lies within its bounds with its whole 95 % interval; contradicted: at least one lies "
-    f"outside with its whole interval; a comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"
+    "holds: every comparison lies within its bounds with its whole 95 % interval; holds but for: more than half of them; "
+    f"does not hold: at least one lies outside with its whole interval. A bound may be missed by {MARGIN:.0%} of it, where a "
+    f"claim says nothing else. A comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"
 )
+GROUPS_NAMED = 4
+"""More exceptions make no sentence: claims.csv has them all."""
 
 
-def part_sentence(part: Part, comparisons: Sequence[Comparison]) -> str:
-    """What a part of a claim asks and what was found, from least to most; the comparison farthest off is named."""
+def verdict_in_words(finding: Finding) -> str:
+    """`holds but for openvpn_tcp, PEP A (1.13 to 1.24)`"""
+    if finding.verdict == CANNOT_TELL:
+        return f"{finding.verdict}: {why(finding)}"
+    exceptions = finding.exceptions
+    if len(exceptions) > GROUPS_NAMED:
+        several = sum(len(one.comparisons) for one in exceptions)
+        named = [f"{several} of {len(finding.comparisons)} comparisons"]
+    else:
+        named = [_group(one) for one in exceptions]
+    if finding.verdict == BUT_FOR:
+        not_run = [f"what was not run: {', '.join(finding.not_run)}"] if finding.not_run else []
+        return f"{finding.verdict} {'; '.join(named + not_run)}"
+    return f"{finding.verdict}, only for {'; '.join(named)}" if named else finding.verdict
+
+
+def _group(group: Group) -> str:
+    medians = sorted(one.found.median for one in group.comparisons if one.found)
+    part = group.comparisons[0].part
+    digits = 3 if part.is_ratio else 2
+    ends = [f"{one:.{digits}f}" for one in dict.fromkeys((medians[0], medians[-1]))] if medians else ["not measured"]
+    why_not = {one.why_not or "interval on both sides of the bound" for one in group.comparisons if one.holds is None}
+    told = f", cannot be told: {'; '.join(sorted(why_not))}" if why_not else ""
+    return f"{group.name or 'all'} ({' to '.join(dict.fromkeys(ends))}{told})"
+
+
+def verdict_of(claim: Claim) -> str:
+    """`GEO holds but for openvpn_tcp; LEO holds`: what a claim comes to, for a list of claims."""
+    told = []
+    for orbit in claim.verdicts:
+        words = [verdict_in_words(one) for one in claim.findings if one.orbit == orbit]
+        all_alike = len(set(words)) == 1
+        of_parts = (
+            words[0]
+            if all_alike
+            else "; ".join(f"{one.part.says}: {verdict_in_words(one)}" for one in claim.findings if one.orbit == orbit)
+        )
+        told.append(f"{orbit.upper()} {of_parts}".strip())
+    return ". ".join(told)
+
+
+def finding_sentence(finding: Finding, declared: Declared) -> str:
+    """Verdict, from least to most, and what the runs of the comparison farthest off show beside."""
+    return " ".join(filter(None, (f"{verdict_in_words(finding)}.", f"{_range(finding)}.", _cause(finding, declared))))
+
+
+def asked_of(part: Part) -> str:
     measure = from_name(part.measure).title
     what = "the ratio" if part.is_ratio else f"the difference in {measure}" if part.against else measure
-    asked = f"{part.says}: {what} has to be {part.bounds}."
+    return f"{part.says}: {what} has to be {part.bounds}"
+
+
+def _range(finding: Finding) -> str:
+    comparisons = finding.comparisons
     known = [(one.found.median, number) for number, one in enumerate(comparisons) if one.found]
     if not known:
-        return f"{asked} Nothing was measured."
+        return "Nothing was measured"
     least, most = comparisons[min(known)[1]], comparisons[max(known)[1]]
-    found = f"It is {_named(least)}" if least is most else f"It is from {_named(least)} to {_named(most)}"
-    worst = max(comparisons, key=lambda one: one.excess)
-    outside = f"; farthest outside: {_named(worst)}" if worst.excess > 0 and worst not in (least, most) else ""
-    return f"{asked} {found}{outside}."
+    return f"It is {_named(least)}" if least is most else f"It is from {_named(least)} to {_named(most)}"
+
+
+def _cause(finding: Finding, declared: Declared) -> str:
+    worst = max(finding.comparisons, key=lambda one: one.excess, default=None)
+    if worst is None or worst.against is None or worst.excess <= 0:
+        return ""
+    seen = differences(worst.cell, worst.against, finding.part.measure, flat(declared))
+    beside = "; ".join(f"{one.words} {_number(one.here)} against {_number(one.there)}" for one in seen)
+    return f"Farthest outside: {_named(worst)}" + (f". Its runs show beside it: {beside}." if beside else ".")
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def _named(one: Comparison) -> str:
@@ -303,14 +377,14 @@ def recommendations_table(setting: Setting) -> Table:
 
 def _positions(cells: Sequence[Cell]) -> str:
     """`wireguard (no PEP, PEP A); openvpn_udp (PEP B)`"""
-    by_vpn: dict[str, list[str]] = {}
+    by_vpn: dict[str, dict[str, None]] = {}  # a dict keeps order: of several transports each position counts once
     for cell in cells:
-        by_vpn.setdefault(cell.values["vpn"], []).append(said("pep", cell.values["pep"]))
+        by_vpn.setdefault(cell.values["vpn"], {})[said("pep", cell.values["pep"])] = None
     return "; ".join(f"{vpn} ({', '.join(peps)})" for vpn, peps in by_vpn.items()) or "none"
 
 
 def best_transports(campaigns: Campaigns) -> list[Markdown]:
-    """A sentence for each orbit and loss: the best of all transports."""
+    """A sentence for each orbit and loss: the best of all transports, and those as good."""
     sentences: list[Markdown] = []
     for setting in settings(campaigns):
         if not (setting.is_matrix and setting.is_time):
@@ -319,7 +393,8 @@ def best_transports(campaigns: Campaigns) -> list[Markdown]:
             if chosen := recommend([one for one in setting.cells if one.values["loss"] == loss], setting.plot.measure):
                 where = plain(f"{setting.title}, {said('loss', loss)}")
                 best, unit = name_of(chosen.best, ("vpn", "pep", "cc")), setting.measure.unit
-                what = plain(f"{best}, {without_unit(setting.words)} {figure(chosen.found)} {unit}.")
+                ties = f" As good: {_positions(chosen.as_good)}." if chosen.as_good else ""
+                what = plain(f"{best}, {without_unit(setting.words)} {figure(chosen.found)} {unit}.{ties}")
                 sentences.append(Markdown(f"**{where}**: {what}"))
     return sentences
 

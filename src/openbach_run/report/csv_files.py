@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.report.cells import Campaigns, Cell, Partners
-from openbach_run.report.claims import Verdict
+from openbach_run.report.claims import Claim
 from openbach_run.results.intervals import Estimate, difference, ratio
 
 CELL_COLUMNS = (
@@ -17,7 +17,8 @@ CELL_COLUMNS = (
     "ratio", "ratio_low", "ratio_high", "least_transfer_time_s",
 )  # fmt: skip
 CLAIM_COLUMNS = (
-    "claim", "part", "comparison", "measure", "bounds", "median", "low", "high", "seeds", "decision", "why_not",
+    "claim", "part", "orbit", "verdict", "comparison", "measure", "bounds", "median", "low", "high", "seeds", "decision",
+    "why_not",
 )  # fmt: skip
 
 
@@ -56,16 +57,18 @@ def _baseline_of(cell: Cell, partners: Partners, baseline: Mapping[str, str]) ->
     return next((one for one in partners.of(cell) if baseline.items() <= one.values.items()), None)
 
 
-def claims_csv(verdicts: Sequence[Verdict]) -> str:
+def claims_csv(claims: Sequence[Claim]) -> str:
     """One row per comparison of every claim."""
     decisions = {True: "holds", False: "does not hold", None: "not decided"}
     rows = (
         [
-            verdict.claim, one.part.says, one.name, one.part.measure, one.part.bounds, *_ends(one.found),
+            claim.name, one.part.says, finding.orbit, finding.verdict, one.name, one.part.measure, one.part.bounds,
+            *_ends(one.found),
             one.found.seeds if one.found else 0, decisions[one.holds], one.why_not,
         ]
-        for verdict in verdicts
-        for one in verdict.comparisons
+        for claim in claims
+        for finding in claim.findings
+        for one in finding.comparisons
     )  # fmt: skip
     return _text(CLAIM_COLUMNS, rows)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openbach_run.report.cells import Cell, Partners
-from openbach_run.report.claims import MIN_SEEDS
+from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.intervals import Estimate, ratio
 
 EQUAL = 1.01

@@ -13,7 +13,7 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document
 from openbach_run.report.cells import Campaigns, pep_hosts
-from openbach_run.report.claims import Verdict, judge, read_claims
+from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
 from openbach_run.results.files import as_csv, write_parquet
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, markdown_rows
@@ -25,15 +25,16 @@ MOST_DRAWINGS = 150
 CLAIMS = REPOSITORY / "reports/claims.yml"
 
 
-def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, reporter: Reporter) -> list[Verdict]:
-    """All files of the report; the verdicts on the claims."""
+def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, reporter: Reporter) -> list[Claim]:
+    """All files of the report; the claims that the campaigns say something about, with what was found."""
     for folder in ("figures", "tables"):
         (output / folder).mkdir(parents=True)
     reporter.show("judging the claims", 0)
-    verdicts = [judge(name, described, campaigns) for name, described in read_claims(CLAIMS).items()]
+    judged = [judge(name, described, campaigns) for name, described in read_claims(CLAIMS).items()]
+    claims = [one for one in judged if one.is_spoken_of]
     settings = content.settings(campaigns)
     named_tables = {
-        "claims": content.claims_table(verdicts),
+        "claims": content.claims_table(claims),
         "platform": content.platform_table(campaigns, content.named_packages(Additions())),
     }
     sections = []
@@ -54,20 +55,20 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
     (output / "results.csv").write_text(as_csv(campaigns.records))
     write_parquet(campaigns.records, output / "results.parquet")
     (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
-    (output / "claims.csv").write_text(claims_csv(verdicts))
+    (output / "claims.csv").write_text(claims_csv(claims))
     reporter.show("setting the text", 0.8)
-    markdown = _text(campaigns, baseline, verdicts, sections, named_tables)
+    markdown = _text(campaigns, baseline, claims, sections, named_tables)
     (output / "report.md").write_text(markdown)
     (output / "report.html").write_text(document.as_html(markdown, output, TEMPLATES / "page.html.j2"))
     (output / "report.pdf").write_bytes(document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2"))
     reporter.show("the report is written", 1)
-    return verdicts
+    return claims
 
 
 def _text(
     campaigns: Campaigns,
     baseline: Mapping[str, str],
-    verdicts: Sequence[Verdict],
+    claims: Sequence[Claim],
     sections: Sequence[Mapping[str, Any]],
     named_tables: Mapping[str, Table],
 ) -> str:
@@ -76,7 +77,7 @@ def _text(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         campaigns=campaigns,
         baseline=baseline,
-        verdicts=verdicts,
+        claims=claims,
         sections=sections,
         tables=named_tables,
         failures=content.failures(campaigns),

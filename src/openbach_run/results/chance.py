@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether chance has a part in a cell's results, so that one seed says little of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from openbach_run.units import number
+
+RANDOM = ("loss", "return_loss", "jitter_ms")
+"""Arguments that make packets' fates random where they are not 0."""
+MIN_SEEDS = 5
+"""So many seeds hold the median with 94 % (`intervals`)."""
+WARNING = f"one seed, and the link is random: another seed may differ several times over (--seeds {MIN_SEEDS} gives intervals)"
+
+
+def is_random(cell: Mapping[str, str]) -> bool:
+    """Whether packets are lost or delayed at random on its link: as its values say, or its link file may. `same` is the value
+    of another argument, which counts by itself."""
+    return any(number(cell.get(name, "")) for name in RANDOM) or cell.get("link_file", "none") != "none"
