@@ -465,5 +465,6 @@ def method(docs: Path) -> Markdown:
 
 
 def _inside(text: str, levels: int) -> Markdown:
-    unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", text.strip())
+    undrawn = re.sub(r"^!\[.*\n\n", "", text.strip(), flags=re.MULTILINE)  # figures are where the page is
+    unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", undrawn)
     return Markdown(re.sub(r"^#", "#" * (levels + 1), unlinked, flags=re.MULTILINE))
