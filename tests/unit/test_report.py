@@ -29,6 +29,7 @@ from openbach_run.report.claims import (
     Verdict,
     compare,
     judge,
+    judge_all,
     read_claims,
     why,
 )
@@ -241,11 +242,33 @@ def test_a_difference_and_a_value_have_units() -> None:
 
 def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
     described = read_claims(CLAIMS)
-    assert list(described) == [f"C{number}" for number in range(1, len(described) + 1)]
+    numbered = {"satcom": ("C", 11), "ten_vpns": ("T", 14), "vpncloud": ("V", 5), "post_quantum": ("P", 4)}
+    names = {
+        document: [name for name, one in described.items() if one.get("document", "satcom") == document]
+        for document in numbered
+    }
+    assert names == {
+        one: [f"{letter}{number + 1}" for number in range(most)] for one, (letter, most) in numbered.items()
+    }
+    assert sum(map(len, names.values())) == len(described)
     known = {CONFIRMED, CONTRADICTED, NOT_DECIDED}
     judged = {name: judge(name, one, campaigns) for name, one in described.items()}
     assert {one.verdict for one in judged.values()} <= known
     assert judged["C2"].verdict == CONFIRMED
+
+
+def test_a_report_has_the_claims_of_its_documents(campaigns: Campaigns) -> None:
+    described = read_claims(CLAIMS)
+    satcom = [name for name, one in described.items() if "document" not in one]
+    assert [one.claim for one in judge_all(described, campaigns)] == satcom
+    assert [one.claim for one in judge_all(described, Campaigns([], []))] == satcom
+
+
+def test_a_claim_about_a_cpu_is_not_decided_in_virtual_time(campaigns: Campaigns) -> None:
+    part = {"says": "", "cell": {"scenario": ["geo_loss"], "vpn": ["none"]}, "least": 0, "cpu": True}
+    verdict = judge("X", {"statement": "", "parts": [part]}, campaigns)
+    assert verdict.verdict == NOT_DECIDED and "a CPU, which costs nothing" in why(verdict)
+    assert judge("X", {"statement": "", "parts": [{**part, "cpu": False}]}, campaigns).verdict == CONFIRMED
 
 
 def test_the_recommended_is_the_fastest_vpn_and_those_as_good_are_named(campaigns: Campaigns) -> None:

@@ -10,7 +10,7 @@ values that were not all run cannot be confirmed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from openbach_run.results.intervals import Estimate, difference, ratio
 MIN_SEEDS = 5
 """With fewer the interval holds the median with less than 94 % (see `intervals`)."""
 
+SATCOM = "satcom"
+"""The document of claims that name none: the report on VPNs for SATCOM."""
 CONFIRMED, CONTRADICTED, NOT_DECIDED = "confirmed", "contradicted", "not decided"
 
 
@@ -41,6 +43,7 @@ class Part:
     as_: str = "ratio"
     least: float = -math.inf
     most: float = math.inf
+    cpu: bool = False
 
     @property
     def bounds(self) -> str:
@@ -124,6 +127,14 @@ def read_claims(file: Path) -> dict[str, dict[str, Any]]:
     return claims
 
 
+def judge_all(claims: Mapping[str, dict[str, Any]], campaigns: Campaigns) -> list[Verdict]:
+    """The verdicts on the claims of the documents of which the campaigns have cells; of the first document if of none."""
+    verdicts = {name: judge(name, described, campaigns) for name, described in claims.items()}
+    document = {name: described.get("document", SATCOM) for name, described in claims.items()}
+    spoken_of = {document[name] for name, verdict in verdicts.items() if verdict.comparisons} or {SATCOM}
+    return [verdict for name, verdict in verdicts.items() if document[name] in spoken_of]
+
+
 def judge(claim: str, described: dict[str, Any], campaigns: Campaigns) -> Verdict:
     parts = [_part(one) for one in described["parts"]]
     comparisons = [comparison for part in parts for comparison in compare(part, campaigns.cells)]
@@ -197,6 +208,8 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
         why_not = "no seed has both measured" if against else "not measured"
     elif not (cell.whole and (against is None or against.whole)):
         why_not = "runs failed or are missing"
+    elif part.cpu and (cell.is_virtual or (against is not None and against.is_virtual)):
+        why_not = "it is about a CPU, which costs nothing in virtual time"
     elif missing:
         why_not = f"the best of what was run: no {', '.join(missing)}"
     elif found.seeds < MIN_SEEDS:

@@ -252,7 +252,7 @@ def note(cells: Sequence[Cell]) -> str:
 
 def claims_table(verdicts: Sequence[Verdict]) -> Table:
     rows = [[one.claim, one.statement, one.verdict, why(one)] for one in verdicts]
-    return Table("The published report's claims", ["claim", "statement", "verdict", "why"], rows, VERDICTS_NOTE, 4)
+    return Table("Claims of the published documents", ["claim", "statement", "verdict", "why"], rows, VERDICTS_NOTE, 4)
 
 
 VERDICTS_NOTE = (

@@ -11,9 +11,9 @@ from typing import Any
 from openbach_run.additions import Additions
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
-from openbach_run.report import content, document
+from openbach_run.report import content, document, published
 from openbach_run.report.cells import Campaigns, pep_hosts
-from openbach_run.report.claims import Verdict, judge, read_claims
+from openbach_run.report.claims import Verdict, judge_all, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
 from openbach_run.results.files import as_csv, write_parquet
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, markdown_rows
@@ -23,6 +23,7 @@ FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
 MOST_DRAWINGS = 150
 """With so many the sections that follow have tables only: nobody looks at more, and each takes a quarter of a second."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
+PUBLISHED = REPOSITORY / "reports/published.yml"
 
 
 def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, reporter: Reporter) -> list[Verdict]:
@@ -30,11 +31,13 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
     for folder in ("figures", "tables"):
         (output / folder).mkdir(parents=True)
     reporter.show("judging the claims", 0)
-    verdicts = [judge(name, described, campaigns) for name, described in read_claims(CLAIMS).items()]
+    verdicts = judge_all(read_claims(CLAIMS), campaigns)
+    of_others = published.tables(campaigns, PUBLISHED)
     settings = content.settings(campaigns)
     named_tables = {
         "claims": content.claims_table(verdicts),
         "platform": content.platform_table(campaigns, content.named_packages(Additions())),
+        **of_others,
     }
     sections = []
     drawn = 0
@@ -56,7 +59,7 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
     (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
     (output / "claims.csv").write_text(claims_csv(verdicts))
     reporter.show("setting the text", 0.8)
-    markdown = _text(campaigns, baseline, verdicts, sections, named_tables)
+    markdown = _text(campaigns, baseline, verdicts, sections, named_tables, list(of_others))
     (output / "report.md").write_text(markdown)
     (output / "report.html").write_text(document.as_html(markdown, output, TEMPLATES / "page.html.j2"))
     (output / "report.pdf").write_bytes(document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2"))
@@ -70,6 +73,7 @@ def _text(
     verdicts: Sequence[Verdict],
     sections: Sequence[Mapping[str, Any]],
     named_tables: Mapping[str, Table],
+    of_others: Sequence[str],
 ) -> str:
     template = document.templates(TEMPLATES, document.as_markdown).get_template("report.md.j2")
     text = template.render(
@@ -79,6 +83,7 @@ def _text(
         verdicts=verdicts,
         sections=sections,
         tables=named_tables,
+        of_others=of_others,
         failures=content.failures(campaigns),
         best=content.best_transports(campaigns),
         drawn=sum(len(section["drawings"]) for section in sections),
