@@ -26,8 +26,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "src"))
 
-from openbach_run.paths import cache_directory  # noqa: E402
 from openbach_run.engine.virtual.kernel import ensure_kernel  # noqa: E402
+from openbach_run.paths import cache_directory  # noqa: E402
 
 FREQUENCY_HZ = 1000
 REPEATS = 3

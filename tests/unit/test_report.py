@@ -26,6 +26,7 @@ from openbach_run.report.claims import (
     CANNOT_TELL,
     DOES_NOT,
     HOLDS,
+    SATCOM,
     Claim,
     Finding,
     Part,
@@ -306,10 +307,25 @@ def test_a_difference_and_a_value_have_units() -> None:
 
 def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
     described = read_claims(CLAIMS)
-    assert list(described) == [f"C{number}" for number in range(1, len(described) + 1)]
+    numbered = {"satcom": ("C", 11), "ten_vpns": ("T", 14), "vpncloud": ("V", 5), "post_quantum": ("P", 4)}
+    names = {
+        document: [name for name, one in described.items() if one.get("document", SATCOM) == document]
+        for document in numbered
+    }
+    assert names == {
+        one: [f"{letter}{number + 1}" for number in range(most)] for one, (letter, most) in numbered.items()
+    }
+    assert sum(map(len, names.values())) == len(described)
     claims = {name: judge(name, one, campaigns) for name, one in described.items()}
     assert claims["C2"].verdicts == {"geo": HOLDS, "leo": HOLDS}
     assert not claims["C9"].is_spoken_of  # two flows
+
+
+def test_a_claim_about_a_cpu_cannot_be_told_in_virtual_time(campaigns: Campaigns) -> None:
+    part = {"says": "", "cell": {"scenario": ["geo_loss"], "vpn": ["none"]}, "least": 0, "cpu": True}
+    found = finding(campaigns, part)
+    assert found.verdict == CANNOT_TELL and "a CPU, which costs nothing" in why(found)
+    assert finding(campaigns, {**part, "cpu": False}).verdict == HOLDS
 
 
 def test_the_recommended_is_the_fastest_vpn_and_those_as_good_are_named(campaigns: Campaigns) -> None:

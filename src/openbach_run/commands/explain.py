@@ -34,7 +34,7 @@ from openbach_run.report.assumptions import (
     search,
 )
 from openbach_run.report.cells import file_name, read_campaigns
-from openbach_run.report.claims import Claim, judge, read_claims
+from openbach_run.report.claims import SATCOM, Claim, judge, read_claims
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.tables import Table, as_markdown
 from openbach_run.yaml_files import read_yaml
@@ -114,7 +114,8 @@ def main(argv: list[str]) -> int:
 
 
 def _claims(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    claims = read_claims(REPOSITORY / "reports/claims.yml")
+    described = read_claims(REPOSITORY / "reports/claims.yml")
+    claims = {name: one for name, one in described.items() if one.get("document", SATCOM) == SATCOM}
     for name in names:
         if name not in claims:
             raise InputError(f"{name}: no such claim; {near(name, claims)}there are {', '.join(claims)}")

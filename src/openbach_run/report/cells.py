@@ -75,6 +75,11 @@ class Cell:
         return not self.failed and not self.not_run
 
     @property
+    def is_virtual(self) -> bool:
+        """Whether a run of it was in virtual time, where the CPU costs nothing."""
+        return any(run.record is not None and run.record.identity.get("engine") == "virtual" for run in self.runs)
+
+    @property
     def least_transfer_time_s(self) -> float | None:
         return least_transfer_time_s(self.values) if self.measured("transfer_time_s") else None
 

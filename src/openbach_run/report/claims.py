@@ -27,6 +27,8 @@ from openbach_run.results.intervals import Estimate, difference, ratio
 MARGIN = 0.01
 """By how much a bound may be missed, as a part of it, where a claim has no `margin` of its own."""
 
+SATCOM = "satcom"
+"""The document of claims that name none: the report on VPNs for SATCOM."""
 HOLDS, BUT_FOR, DOES_NOT, CANNOT_TELL = "holds", "holds but for", "does not hold", "cannot be told"
 
 
@@ -45,6 +47,7 @@ class Part:
     least: float = -math.inf
     most: float = math.inf
     margin: float = MARGIN
+    cpu: bool = False
 
     @property
     def with_margin(self) -> tuple[float, float]:
@@ -282,6 +285,8 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
         why_not = "no seed has both measured" if against else "not measured"
     elif not (cell.whole and (against is None or against.whole)):
         why_not = "runs failed or are missing"
+    elif part.cpu and (cell.is_virtual or (against is not None and against.is_virtual)):
+        why_not = "it is about a CPU, which costs nothing in virtual time"
     elif missing:
         why_not = f"the best of what was run: no {', '.join(missing)}"
     elif found.seeds < MIN_SEEDS:

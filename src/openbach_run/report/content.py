@@ -264,7 +264,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
         if one.comparisons
     ]
     header = ["claim", "what is compared", "orbit", "verdict", "found"]
-    return Table("The published report's claims", header, rows, VERDICTS_NOTE, len(header))
+    return Table("Claims of the published documents", header, rows, VERDICTS_NOTE, len(header))
 
 
 VERDICTS_NOTE = (

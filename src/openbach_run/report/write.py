@@ -11,7 +11,7 @@ from typing import Any
 from openbach_run.additions import Additions
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
-from openbach_run.report import content, document
+from openbach_run.report import content, document, published
 from openbach_run.report.cells import Campaigns, pep_hosts
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
@@ -23,6 +23,7 @@ FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
 MOST_DRAWINGS = 150
 """With so many the sections that follow have tables only: nobody looks at more, and each takes a quarter of a second."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
+PUBLISHED = REPOSITORY / "reports/published.yml"
 
 
 def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, reporter: Reporter) -> list[Claim]:
@@ -32,10 +33,12 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
     reporter.show("judging the claims", 0)
     judged = [judge(name, described, campaigns) for name, described in read_claims(CLAIMS).items()]
     claims = [one for one in judged if one.is_spoken_of]
+    of_others = published.tables(campaigns, PUBLISHED)
     settings = content.settings(campaigns)
     named_tables = {
         "claims": content.claims_table(claims),
         "platform": content.platform_table(campaigns, content.named_packages(Additions())),
+        **of_others,
     }
     sections = []
     drawn = 0
@@ -57,7 +60,7 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
     (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
     (output / "claims.csv").write_text(claims_csv(claims))
     reporter.show("setting the text", 0.8)
-    markdown = _text(campaigns, baseline, claims, sections, named_tables)
+    markdown = _text(campaigns, baseline, claims, sections, named_tables, list(of_others))
     (output / "report.md").write_text(markdown)
     (output / "report.html").write_text(document.as_html(markdown, output, TEMPLATES / "page.html.j2"))
     (output / "report.pdf").write_bytes(document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2"))
@@ -71,6 +74,7 @@ def _text(
     claims: Sequence[Claim],
     sections: Sequence[Mapping[str, Any]],
     named_tables: Mapping[str, Table],
+    of_others: Sequence[str],
 ) -> str:
     template = document.templates(TEMPLATES, document.as_markdown).get_template("report.md.j2")
     text = template.render(
@@ -80,6 +84,7 @@ def _text(
         claims=claims,
         sections=sections,
         tables=named_tables,
+        of_others=of_others,
         failures=content.failures(campaigns),
         best=content.best_transports(campaigns),
         drawn=sum(len(section["drawings"]) for section in sections),

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Figures of published comparisons (reports/published.yml) beside those of campaigns: each VPN's figure, its ratio to no VPN,
+and whether the VPNs are in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from openbach_run.openbach.measures import from_name
+from openbach_run.report.cells import Campaigns, Cell, file_name, matches, name_of
+from openbach_run.results.intervals import ratio
+from openbach_run.results.tables import Table, figure
+
+LEAST_RANKED = 3
+"""Of fewer VPNs an order says nothing."""
+
+
+def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
+    """By the name of their files; one for each set of cells that differ in the VPN only. Figures that no campaign has cells for
+    are left out."""
+    made: dict[str, Table] = {}
+    for name, described in yaml.safe_load(file.read_text(encoding="utf-8")).items():
+        numbers = count(1)
+        for one in described["tables"]:
+            groups = by_vpn([cell for cell in campaigns.cells if matches(cell, one["cell"])])
+            for rest, cells in groups.items():
+                told_apart = [key for key, _ in rest if len({dict(other).get(key) for other in groups}) > 1]
+                where = name_of(next(iter(cells.values())), told_apart)
+                title = f"{described['document']}: {one['title']}" + (f" ({where})" if where else "")
+                made[file_name("published", name, str(next(numbers)))] = beside(title, one, cells)
+    return made
+
+
+def by_vpn(cells: Sequence[Cell]) -> dict[tuple[tuple[str, str], ...], dict[str, Cell]]:
+    """The cells by their VPN, for each set of all other values."""
+    groups: dict[tuple[tuple[str, str], ...], dict[str, Cell]] = {}
+    for cell in cells:
+        rest = tuple((name, value) for name, value in cell.values.items() if name != "vpn")
+        groups.setdefault(rest, {})[cell.values["vpn"]] = cell
+    return groups
+
+
+def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) -> Table:
+    figures: dict[str, float] = described["figures"]
+    measure, base = described["measure"], next(iter(figures))
+    rows = []
+    for vpn, published in figures.items():
+        cell, baseline = cells.get(vpn), cells.get(base)
+        ours = cell.estimate(measure) if cell else None
+        found = ratio(cell.measured(measure), baseline.measured(measure)) if cell and baseline and ours else None
+        why_not = "failed" if cell and cell.failed else "not run"
+        own = [figure(ours) if ours else why_not, figure(found, 3) if found else "–"]
+        rows.append([_name(vpn), f"{published:g}", f"{published / figures[base]:.3f}", *own])
+    unit = from_name(measure).unit
+    ratio_to = f"ratio to {_name(base)}"
+    header = ["VPN", f"published ({unit})", ratio_to, f"ours ({unit})", ratio_to]
+    return Table(title, header, rows, _note(described, cells), 1)
+
+
+def _name(vpn: str) -> str:
+    return "no VPN" if vpn == "none" else vpn
+
+
+def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
+    """The order of the VPNs, and what cannot be compared."""
+    measured = {vpn: found.median for vpn, cell in cells.items() if (found := cell.estimate(described["measure"]))}
+    both = [vpn for vpn in described["figures"] if vpn in measured]
+    notes = ["median [95 % bootstrap interval]"]
+    if len(both) >= LEAST_RANKED:
+        agreement = rank_correlation([described["figures"][vpn] for vpn in both], [measured[vpn] for vpn in both])
+        same = "all of ours are equal" if agreement is None else f"{agreement:.2f}"
+        notes.append(f"rank correlation of {len(both)} rows (Spearman): {same}")
+    if "marked" in described and any(cell.is_virtual for cell in cells.values()):
+        notes.append(f"NOT COMPARABLE as they are: {described['marked']}")
+    return "; ".join(notes)
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Spearman's: the correlation of the ranks, equal values with the mean of theirs. None where all of one are equal."""
+    first, second = ranks(one), ranks(other)
+    mean = (len(one) + 1) / 2
+    spread = sum((a - mean) ** 2 for a in first) * sum((b - mean) ** 2 for b in second)
+    together = sum((a - mean) * (b - mean) for a, b in zip(first, second, strict=True))
+    return together / spread**0.5 if spread else None
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    ordered = sorted(values)
+    return [ordered.index(value) + (ordered.count(value) + 1) / 2 for value in values]
