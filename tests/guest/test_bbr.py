@@ -286,6 +286,7 @@ def chaos(number: int) -> str:
     return f"tc qdisc change dev {device} root handle 2: netem {netem} && {rate} && sleep {CHAOS_STEP_S}"
 
 
+@pytest.mark.parametrize("cc", [*CONTROLS, "bbr3_resume", "cubic_resume"])
 def test_a_thousand_short_transfers_over_a_link_that_changes(tmp_path: Path, cc: str) -> None:
     """1 byte to 200 kB each, 8 at a time: none hangs, all bytes are right; a complaint of the kernel would fail the run."""
     steps = 60
