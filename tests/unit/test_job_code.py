@@ -65,7 +65,7 @@ def test_a_port_that_is_taken_is_named_with_its_program(
     with socket.create_server(("", 0), family=family) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(SystemExit, match=rf"exit code 1; port {port} is taken by .* \(process {os.getpid()}\)"):
-            file_transfer.serve("iperf3", port)
+            file_transfer.serve("none", port)
 
 
 def test_a_control_port_that_is_taken() -> None:
