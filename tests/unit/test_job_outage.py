@@ -20,7 +20,6 @@ def test_an_outage_of_20_seconds_at_once_is_the_default() -> None:
         [],
         ["eth0", "--after-s", "-1"],
         ["eth0", "--duration-s", "nan"],
-        ["eth0", "--kind", "address"],
         ["eth0", "--kind", "address", "--new-address", "here"],
     ],
 )

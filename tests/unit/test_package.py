@@ -18,7 +18,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import form_of, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.playbooks import BUILDING, playbooks
-from openbach_run.openbach.project import for_2_6
+from openbach_run.openbach.project import for_2_6, load_scenarios
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.topology.inventory import load_inventory
 
@@ -50,7 +50,16 @@ def test_project_has_all_entities_and_scenarios(made: Path) -> None:
     assert all(entity["networks"] and entity["description"] for entity in project["entity"])
     networks = {network["name"] for network in project["network"]}
     assert {network["name"] for entity in project["entity"] for network in entity["networks"]} == networks
-    assert {one["name"] for one in project["scenario"]} == {file.stem for file in (ROOT / "scenarios").glob("*.json")}
+    files = (ROOT / "scenarios").glob("*.json")
+    ours = {file.stem for file in files if "file" not in json.loads(file.read_text()).get("x-inventory", {})}
+    assert {one["name"] for one in project["scenario"]} == ours
+
+
+def test_scenarios_of_another_inventory_are_packed_with_it_only() -> None:
+    inventory = ROOT / "topologies/three_hosts.yml"
+    found = load_scenarios(ROOT / "scenarios", PACKAGES, inventory)
+    assert {"lan_tcp", "lan_ping", "geo"} <= {one.name for one in found}
+    assert "lan_tcp" not in {one.name for one in load_scenarios(ROOT / "scenarios", PACKAGES, ROOT / "inventory.yml")}
 
 
 def test_scenarios_have_nothing_that_a_controller_breaks_on(made: Path) -> None:

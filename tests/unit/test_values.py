@@ -30,13 +30,13 @@ PACKAGES = load_packages([ROOT / "jobs"])
 JOBS = {name: package.job for name, package in PACKAGES.items()}
 FREE = {
     "forward_interface", "return_interface", "interface", "interfaces", "client_leg", "server_leg", "except_ports", "flow",
-    "link_file", "seed",
+    "link_file", "seed", "new_address",
 }  # fmt: skip
 """Arguments of type str or int that take whatever the type takes."""
 REQUIRED = {
     "kind": "none", "local_ip": "10.10.1.1", "remote_ip": "10.10.4.2", "remote_network": "192.168.20.0/24", "orbit": "geo",
     "server_ip": "192.168.20.2", "destination_ip": "192.168.20.2", "size": "30M", "duration_s": "30", "interval_s": "1",
-    "port": "5201", "cc": "cubic", "position": "none",
+    "port": "5201", "cc": "cubic", "position": "none", "rate": "10M",
 }  # fmt: skip
 """Values that are right, for what a job requires."""
 

@@ -26,7 +26,7 @@ from openbach_run.web.sessions import COOKIE, Sessions
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
-SCENARIOS = load_scenarios(ROOT / "scenarios", PACKAGES)
+SCENARIOS = load_scenarios(ROOT / "scenarios", PACKAGES, ROOT / "inventory.yml")
 PLATFORM = Platform(load_inventory(ROOT / "inventory.yml"), agent_addresses(ROOT / "inventory.yml"), PACKAGES)
 ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M"}
 LIMIT_S = 20

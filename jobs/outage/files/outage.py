@@ -45,16 +45,16 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kind", choices=["drop", "down", "address", "none"], default="drop")
     parser.add_argument("--after-s", type=float, default=0.0)
     parser.add_argument("--duration-s", type=float, default=20.0, help="of drop and down")
-    parser.add_argument("--new-address", help="of the kind address, with its mask: 10.0.0.9/24")
+    parser.add_argument("--new-address", default="10.30.0.101/24", help="of the kind address, with its mask")
     arguments = parser.parse_args(argv)
     for name in ("after_s", "duration_s"):
         if not 0 <= getattr(arguments, name) <= 86400:
             parser.error(f"{name} is {getattr(arguments, name):g}: from 0 to 86400 s")
     if arguments.kind == "address":
         try:
-            ip_interface(arguments.new_address or "")
+            ip_interface(arguments.new_address)
         except ValueError:
-            parser.error(f"the kind address needs --new-address, an address with its mask, not {arguments.new_address}")
+            parser.error(f"--new-address is {arguments.new_address}: an address with its mask, as 10.30.0.101/24")
     return arguments
 
 

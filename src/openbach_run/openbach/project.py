@@ -28,7 +28,7 @@ import yaml
 
 from openbach_run.additions import Additions
 from openbach_run.errors import InputError
-from openbach_run.openbach.addresses import with_addresses
+from openbach_run.openbach.addresses import inventory_file, with_addresses
 from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.playbooks import playbooks
@@ -88,7 +88,10 @@ def main(argv: list[str]) -> int:
     additions = Additions.beside_ours(arguments.additions)
     packages = load_packages(additions.jobs, additions)
     inventory = load_inventory(arguments.inventory)
-    scenarios = [with_addresses(one, inventory) for one in load_scenarios(REPOSITORY / "scenarios", packages)]
+    scenarios = [
+        with_addresses(one, inventory)
+        for one in load_scenarios(REPOSITORY / "scenarios", packages, arguments.inventory)
+    ]
     output: Path = arguments.output
     begin(output)
     write_json(output / "project.json", project(arguments.project, inventory, scenarios))
@@ -138,10 +141,11 @@ def write_json(file: Path, content: Any) -> None:
 # Scenarios and project
 
 
-def load_scenarios(folder: Path, packages: Mapping[str, Package]) -> list[Scenario]:
-    """The scenarios of a folder, those that others start first."""
+def load_scenarios(folder: Path, packages: Mapping[str, Package], inventory: Path) -> list[Scenario]:
+    """The scenarios of a folder for an inventory, which name it or none; those that others start first."""
     jobs = {name: package.job for name, package in packages.items()}
-    found = [read_scenario(file, jobs) for file in sorted(folder.glob("*.json"))]
+    read = [(file, read_scenario(file, jobs)) for file in sorted(folder.glob("*.json"))]
+    found = [one for file, one in read if inventory_file(one, file, None).resolve() in (INVENTORY, inventory.resolve())]
     return sorted(found, key=lambda scenario: any("start_scenario_instance" in one for one in scenario.functions))
 
 

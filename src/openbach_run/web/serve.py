@@ -138,7 +138,7 @@ def application(
     inventory = load_inventory(arguments.inventory)
     given = agent_addresses(arguments.inventory)
     addresses = {host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts}
-    scenarios = load_scenarios(REPOSITORY / "scenarios", packages)
+    scenarios = load_scenarios(REPOSITORY / "scenarios", packages, arguments.inventory)
     with Reporter(quiet=False) as reporter:
         engine_for(packages, additions, {"jobs": [name for name, one in packages.items() if one.files]}, reporter)
 
