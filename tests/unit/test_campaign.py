@@ -45,6 +45,7 @@ def test_the_whole_table_is_the_default() -> None:
         "rate": "10M", "return_rate": "same", "buffer_bdp": "1", "queue": "fifo", "jitter_ms": "0", "link_file": "none",
         "burst_packets": "1", "loss_at": "satellite", "orbit": "geo", "delay_ms": "250", "return_loss": "same",
         "buffer": "none", "terrestrial_ms": "0", "direction": "download", "http": "none",
+        "warm_up": "none",
     }  # fmt: skip
 
 

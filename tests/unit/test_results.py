@@ -67,6 +67,7 @@ def test_measures_are_those_of_the_transfer(tmp_path: Path) -> None:
     )
     assert measures(tmp_path, OURS) == {
         "transfer_time_s": 30.0, "goodput_mbps": 8.0, "bytes": 30000000, "ttfb_s": 0.5, "retransmits": None,
+        "handshake_time_s": None, "resumes": None,
     }  # fmt: skip
 
 
