@@ -88,7 +88,7 @@ def make_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(kernel, "MADE_HEADERS", (".config",))
     monkeypatch.setattr(image, "unpack", unpacked)
     monkeypatch.setattr(image, "needs_among", lambda archives: {})
-    monkeypatch.setattr(image.Package, "origin", lambda package, archives: {})
+    monkeypatch.setattr(Package, "origin", lambda package, archives: {})
     monkeypatch.setattr(image, "compile_python", lambda *_: None)
     return log
 
