@@ -105,8 +105,17 @@ def test_elsewhere_it_does_nothing(lab: Lab, start: Start) -> None:
     job = start("B", "--at", "A,A_double", "run")
     assert ended(start("B", "--at", "A,A_double", "wait")) == (0, "")
     assert state(lab) == before
+    until(lambda: awaits_a_signal(job), "the job that waits for its end")
     job.send_signal(signal.SIGTERM)
     assert ended(job)[0] == 0
+
+
+RT_SIGTIMEDWAIT = "128"
+"""The system call of sigwait on x86-64."""
+
+
+def awaits_a_signal(job: subprocess.Popen[str]) -> bool:
+    return Path(f"/proc/{job.pid}/syscall").read_text().split()[0] == RT_SIGTIMEDWAIT
 
 
 def test_only_the_interfaces_and_ports_asked_for(lab: Lab, start: Start) -> None:
