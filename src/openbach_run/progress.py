@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:  # its import takes as long as the rest of a short command: only a terminal needs it
     from rich.progress import Progress as Bar
@@ -16,6 +16,33 @@ if TYPE_CHECKING:  # its import takes as long as the rest of a short command: on
 Progress = Callable[[str, float], None]
 """Told what is being made, and which part of it is done (0 to 1)."""
 LINE_EVERY_S = 5.0
+Made = TypeVar("Made")
+
+
+class Together:
+    """One progress of several things that are made at the same time, each in a thread: what all of them say, and the part that
+    the slowest has done."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._told: dict[object, tuple[str, float]] = {}
+
+    def make(self, what: Callable[[Progress], Made]) -> Made:
+        """What `what` makes, which is given a progress to tell."""
+        own = object()
+
+        def tell(text: str, part: float) -> None:
+            with self._lock:
+                self._told[own] = text, part
+                texts, parts = zip(*self._told.values(), strict=True)
+            self._progress("; ".join(texts), min(parts))
+
+        try:
+            return what(tell)
+        finally:
+            with self._lock:
+                self._told.pop(own, None)
 
 
 class Reporter:

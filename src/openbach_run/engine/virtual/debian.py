@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,9 +51,16 @@ BUILD_TOOLS = {
 """Commands and files that building the kernel, the jail, the guest tree and programs need, and the Debian packages they
 are in."""
 
+_INSTALLING = threading.Lock()
+
 
 def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS) -> None:
     """Installs the packages whose commands (or files) are missing when root; otherwise SetupError says which they are."""
+    with _INSTALLING:
+        _ensure_tools(tools)
+
+
+def _ensure_tools(tools: Mapping[str, str]) -> None:
     missing = sorted({package for tool, package in tools.items() if not (shutil.which(tool) or Path(tool).exists())})
     if not missing:
         return
@@ -138,7 +146,10 @@ class Apt:
         for name in ("lists/partial", "archives/partial", "empty/partial"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         uri = mirror()
-        self._write("sources", "".join(f"deb [signed-by={KEYRING}] {uri} {suite} main\n" for suite in self.suites))
+        self._write(
+            "sources",
+            "".join(f"deb [signed-by={KEYRING} target=Packages] {uri} {suite} main\n" for suite in self.suites),
+        )
         self._write("preferences", self._preferences())
         self._write("status", "")
         self._write("apt.conf", self._configuration())

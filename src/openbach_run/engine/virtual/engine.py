@@ -16,6 +16,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -32,7 +33,7 @@ from openbach_run.engine.virtual.modules import ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import SetupError
-from openbach_run.progress import Progress
+from openbach_run.progress import Progress, Together
 from openbach_run.results import run_files
 from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
@@ -90,8 +91,13 @@ class VirtualEngine:
         guest = self._repository / "src/openbach_run/guest"
         try:
             self._jail = ensure_jail(self._cache, self._repository / "kernel", progress)
-            self._kernel = ensure_kernel(self._cache, self._repository / "kernel", progress)
-            self._image = ensure_image(self._cache, guest, self._packages(), progress)
+            together = Together(progress)
+            with ThreadPoolExecutor(1) as beside:  # the tree is downloaded while the kernel is compiled
+                image = beside.submit(
+                    together.make, lambda told: ensure_image(self._cache, guest, self._packages(), told)
+                )
+                self._kernel = together.make(lambda told: ensure_kernel(self._cache, self._repository / "kernel", told))
+                self._image = image.result()
             self._host_programs = host_programs(self._code_folders, self._image.root)
             programs = ensure_programs(self._cache, self._code_folders, progress)
             modules = ensure_modules(self._cache, self._kernel, self._code_folders, progress)
