@@ -19,7 +19,7 @@ import pytest
 from conftest import REPOSITORY, command, copy_of_the_checkout
 from distributed import Client
 
-READY_LIMIT_S = 60
+READY_LIMIT_S = 180
 DASK = ("-m", "dask")
 WRONG = """
 from dataclasses import replace

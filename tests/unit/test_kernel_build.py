@@ -165,3 +165,21 @@ def test_a_source_that_does_not_take_our_configuration_is_named(
     make.write_text(make.read_text().replace('cp "$config" "$out/.config"', 'echo > "$out/.config"'))
     with pytest.raises(SetupError, match=r"this kernel source does not take from .*config: CONFIG_MODULES=y"):
         built(tmp_path)
+
+
+def test_no_suite_is_read_after_the_first_that_has_a_source(
+    tmp_path: Path, make_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+
+    class OneSuite(Apt):
+        def __init__(self, directory: Path, *more: object) -> None:
+            super().__init__(directory)
+            read.append(more[0])
+
+        def candidate(self, name: str) -> str | None:
+            return super().candidate(name) if len(read) == 2 else None
+
+    monkeypatch.setattr(kernel, "Apt", OneSuite)
+    assert built(tmp_path).executable.exists()
+    assert read == [(suite,) for suite in kernel.SUITES[:2]]
