@@ -2,7 +2,7 @@
 # `make check` sets up what is missing and runs every check and test; the other targets are parts of it, and the bench.
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
-SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/lib.sh \
+SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 

@@ -141,7 +141,7 @@ IGNORED = {"congestion-controls": (), "kernel/src": ("BIT_MACRO", "UNDOCUMENTED_
 @pytest.mark.parametrize("folder", CHECKED)
 def test_checkpatch_has_nothing_to_say(folder: str, tmp_path: Path, progress: Progress) -> None:
     headers = ensure_kernel(cache_directory(), REPOSITORY / "kernel", progress).headers
-    scripts = [f"./scripts/{name}" for name in CHECKPATCH]
+    scripts = [f"scripts/{name}" for name in CHECKPATCH]
     run(["tar", "-C", str(tmp_path), "-xf", str(headers), *scripts], "unpacking checkpatch")
     ensure_tools({"perl": "perl"})
     files = [str(file) for pattern in CHECKED[folder] for file in sorted((REPOSITORY / folder).glob(pattern))]

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,20 @@ HEADERS = (
     "include/vdso",
 )
 MADE_HEADERS = (".config", "Module.symvers", "scripts", "arch/um", "arch/x86", "include/config", "include/generated")
-"""What modules are built with, of the source and of what was made from it; 8 MB as an archive."""
-OBJECTS = shutil.ignore_patterns("*.o", "*.a", "*.so*", "*.cmd")
+"""What modules are built with, of the source and of what was made from it."""
+HEADERS_FILE = "headers.tar.gz"
+OBJECTS = ("*.o", "*.a", "*.so*", "*.cmd")
+UNUSED = tuple(
+    f"*/{folder}/*{ending}"
+    for folder in (
+        *("Documentation", "arch/[a-tv-wyz]*", "arch/xtensa", "rust", "samples", "sound"),
+        *("drivers/accel", "drivers/clk", "drivers/gpu", "drivers/iio", "drivers/infiniband", "drivers/media"),
+        *("drivers/net/ethernet", "drivers/net/wireless", "drivers/pinctrl", "drivers/scsi", "drivers/staging"),
+        *("drivers/usb", "drivers/video", "tools/perf", "tools/testing"),
+    )
+    for ending in (".[chSs]", ".dts*", ".json", ".rs", ".rst", ".txt", ".yaml")
+)
+"""What is not unpacked: nine tenths of the source are for machines that the guest is not. Kconfig reads of all of it."""
 
 BUILD_STEPS = 1480  # lines that make prints for one build; only the progress bar depends on it
 KERNEL_FILE = "kernel.json"
@@ -56,10 +68,11 @@ class Kernel:
 
 def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
     """The kernel for the content of `kernel_dir` (kernel/ of the repository), built into `cache` if it is not there."""
-    place = cache / f"kernel-{content_hash(_inputs(kernel_dir), kernel_dir, *SOURCES, *HEADERS, *MADE_HEADERS)}"
+    made_from = [*_inputs(kernel_dir), *kernel_dir.glob("build/*")]
+    place = cache / f"kernel-{content_hash(made_from, kernel_dir, *SOURCES, *HEADERS, *MADE_HEADERS, HEADERS_FILE)}"
     made_once(place, lambda directory: _build(directory, cache, kernel_dir, progress))
     source = json.loads((place / KERNEL_FILE).read_text())["identity"].rpartition(" ")[0]
-    return Kernel(place / "linux", place / "headers.tar.xz", f"{source} {_acting_hash(kernel_dir)}")
+    return Kernel(place / "linux", place / HEADERS_FILE, f"{source} {_acting_hash(kernel_dir)}")
 
 
 def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> None:
@@ -74,11 +87,11 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
     _patch(source, kernel_dir)
     out = work / "out"
     _configure(source, out, kernel_dir / "config")
-    for step in _make(source, out, "linux"):
+    for step in _make(source, out, kernel_dir / "build"):
         progress(f"building the kernel ({name} {version})", 0.1 + 0.9 * min(step / BUILD_STEPS, 1))
     shutil.copy2(out / "linux", place / "linux")
     shutil.copy2(out / ".config", place / "config")
-    _keep_headers(source, out, work / "headers", place / "headers.tar.xz")
+    _keep_headers(source, out, place / HEADERS_FILE)
     shutil.rmtree(work)
     shutil.rmtree(apt.directory / "archives", ignore_errors=True)
     identity = f"{name} {version} {content_hash(_inputs(kernel_dir), kernel_dir)}"
@@ -111,8 +124,14 @@ def _source_package(directory: Path) -> tuple[Apt, str, str]:
 def _unpack(package: Path, name: str, work: Path, progress: Progress) -> Path:
     progress(f"unpacking {package.name}", 0.05)
     run(["dpkg-deb", "-x", str(package), str(work)], f"unpacking {package.name}")
-    run(["tar", "-C", str(work), "-xf", str(work / "usr/src" / f"{name}.tar.xz")], f"unpacking {name}.tar.xz")
+    archive = str(work / "usr/src" / f"{name}.tar.xz")
+    untar = ["tar", "-C", str(work), "--use-compress-program=xz -T0", *_without(UNUSED), "-xf", archive]
+    run(untar, f"unpacking {name}.tar.xz")
     return work / name
+
+
+def _without(patterns: Iterable[str]) -> list[str]:
+    return [f"--exclude={pattern}" for pattern in patterns]
 
 
 def _patch(source: Path, kernel_dir: Path) -> None:
@@ -132,16 +151,8 @@ def _configure(source: Path, out: Path, fragment: Path) -> None:
         raise SetupError(f"this kernel source does not take from {fragment}: {', '.join(lost)}")
 
 
-def _keep_headers(source: Path, out: Path, tree: Path, archive: Path) -> None:
+def _keep_headers(source: Path, out: Path, archive: Path) -> None:
     """Packs what `make -C TREE ARCH=um M=FOLDER modules` needs: one tree, wherever it is unpacked."""
-    list(_make(source, out, "modules"))  # there are none; it makes Module.symvers and scripts/module.lds
-    for root, names in ((source, HEADERS), (out, MADE_HEADERS)):
-        for name in names:
-            if (root / name).is_dir():
-                shutil.copytree(root / name, tree / name, symlinks=True, ignore=OBJECTS, dirs_exist_ok=True)
-            else:
-                (tree / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(root / name, tree / name)
     same = [
         "--sort=name",
         "--mtime=@0",
@@ -149,12 +160,22 @@ def _keep_headers(source: Path, out: Path, tree: Path, archive: Path) -> None:
         "--group=0",
         "--numeric-owner",
     ]  # the archive, whenever it is made
-    run(["tar", "-C", str(tree), *same, "-cJf", str(archive), "."], "packing the kernel's headers")
+    found = [*("-C", str(source), *HEADERS), *("-C", str(out), *MADE_HEADERS)]
+    pack = ["tar", *same, "--use-compress-program=gzip -n", *_without(OBJECTS), "-cf", str(archive), *found]
+    run(pack, "packing the kernel's headers")
 
 
-def _make(source: Path, out: Path, target: str) -> Iterator[int]:
+def _make(source: Path, out: Path, tools: Path) -> Iterator[int]:
+    """Builds the kernel; yields the number of steps done. `tools` has a compiler that reads the headers once (build/cc)."""
+    shutil.copy2(tools / "precompiled.h", out)
+    compiler = f"CC={(tools / 'cc').resolve()}"
+    yield from _steps([*_make_command(source, out), compiler, "init/main.o"])
+    # There are no modules; that target makes Module.symvers and scripts/module.lds.
+    yield from _steps([*_make_command(source, out), compiler, f"-j{os.cpu_count() or 1}", "linux", "modules"])
+
+
+def _steps(command: list[str]) -> Iterator[int]:
     """Runs make; yields the number of steps done. SetupError carries the last lines."""
-    command = [*_make_command(source, out), f"-j{os.cpu_count() or 1}", target]
     printed: list[str] = []
     environment = {**os.environ, **FIXED_BUILD, "LC_ALL": "C"}
     with subprocess.Popen(
