@@ -37,9 +37,19 @@ def _unpacked(archive: Path) -> Path:
 ARCHIVE = Path(__file__).with_name("checkout.tar.gz")
 REPOSITORY = _unpacked(ARCHIVE) if ARCHIVE.exists() else Path(__file__).resolve().parents[2]
 CONTENT = (
-    *("LICENSE", "README.md", "campaigns", "congestion-controls", "docs", "inventory.yml", "jobs", "kernel", "pep"),
-    *("pyproject.toml", "reports/claims.yml", "reports/templates", "requirements.lock", "satellites", "scenarios"),
-    *("src", "topologies", "vpn-configs"),
+    *(
+        "LICENSE",
+        "README.md",
+        "campaigns",
+        "congestion-controls",
+        "docs",
+        "impairments",
+        "inventory.yml",
+        "jobs",
+        "kernel",
+    ),
+    *("pep", "pyproject.toml", "reports/assumptions.yml", "reports/claims.yml", "reports/published.yml"),
+    *("reports/templates", "requirements.lock", "satellites", "scenarios", "src", "topologies", "vpn-configs"),
 )
 """What the command uses of it: all but tests, benches and reports."""
 LOCK = REPOSITORY / "requirements.lock"

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from openbach_run.additions import KINDS
 from openbach_run.engine.virtual.engine import GUEST_MODULES
+from openbach_run.paths import CONTENT, REPOSITORY
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 ROOMS = (
@@ -97,3 +99,7 @@ def test_the_guest_needs_nothing_but_python() -> None:
                         [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
                     )
                     assert {name.split(".")[0] for name in names} <= standard, file
+
+
+def test_a_bundle_and_a_wheel_have_every_folder_and_file_that_the_command_reads() -> None:
+    assert {*KINDS, *(f"reports/{file.name}" for file in (REPOSITORY / "reports").glob("*.yml"))} <= {*CONTENT}
