@@ -16,6 +16,10 @@ CELLS = (
     ("web", "vpn=none", "pep=none", "http=2", "loads=1"),
     ("voip", "vpn=none", "background=download", "duration_s=5"),
     ("multi_flow_loss", "orbit=geo", "vpn=none", "pep=none", "loss=0", "size=200k"),
+    ("lan_tcp", "vpn=none", "series_s=0.5", *(TCP := ("rate=20M", "duration_s=2"))),
+    ("lan_udp", "vpn=none", *TCP, "udp_rate=10M"),
+    ("lan_video", "vpn=none", "duration_s=2"),
+    ("lan_reconnect", "vpn=none", "event=drop", "pings=100", "event_after_s=2", "event_s=2"),
 )
 """All jobs, with everything that they send."""
 
