@@ -164,6 +164,20 @@ def test_wrong_files_are_refused(text: str, words: str, tmp_path: Path) -> None:
         read_assumptions(tmp_path / "a.yml")
 
 
+def test_alternatives_that_read_the_same_argument_act_together() -> None:
+    """And only where a scenario of the campaign sweeps it: mixed_cc has cc as a value of its own."""
+    assumptions = read_assumptions(ASSUMPTIONS)
+    choice = {"BBRv2": "version 3", "CUBIC": "without", "ends of the PEP": "both", "positions of the PEP": "A outside"}
+    swept, fixed = {"cc": ["cubic", "cubic_nohystart", "bbr2"], "pep": ["none", "A", "B"]}, {"loss": [1]}
+    scenarios = [{"scenario": "geo_loss", "values": swept}, {"scenario": "mixed_cc", "values": fixed}]
+    one, other = (entry["values"] for entry in scenarios_under(scenarios, choice, assumptions))
+    assert one == {"cc": ["cubic_nohystart", "cubic", "bbr3"], "pep": ["none", "B_double", "A_double"]}
+    assert other == {"loss": ["1"]}
+    ran = [Cell({"cc": cc, "pep": pep}) for cc, pep in zip(one["cc"], one["pep"], strict=True)]
+    named = [cell.values for cell in as_claimed(Campaigns([], ran), choice, assumptions).cells]
+    assert named == [{"cc": cc, "pep": pep} for cc, pep in zip(swept["cc"], swept["pep"], strict=True)]
+
+
 def test_a_claim_needs_its_own_cells_only() -> None:
     claims = read_claims(REPOSITORY / "reports/claims.yml")
     content = read_yaml(REPOSITORY / "campaigns/claims.yml")["scenarios"]

@@ -127,13 +127,22 @@ def scenarios_under(
     made = [
         {**one, "values": {name: list(map(str, some)) for name, some in one["values"].items()}} for one in scenarios
     ]
-    for chosen in _chosen(choice, assumptions):
-        for entry in made:
-            if not chosen.scenarios or entry["scenario"] in chosen.scenarios:
-                entry["values"] |= {name: [value] for name, value in chosen.set.items()}
-                for name, instead in chosen.read.items():
-                    entry["values"][name] = [instead.get(one, one) for one in entry["values"].get(name, [])]
+    chosen = _chosen(choice, assumptions)
+    for entry in made:
+        values = entry["values"]
+        for one in chosen:
+            if not one.scenarios or entry["scenario"] in one.scenarios:
+                values |= {name: [value] for name, value in one.set.items()}
+        for name in values:
+            values[name] = [_run_for(name, value, chosen) for value in values[name]]
     return made
+
+
+def _run_for(name: str, claimed: str, chosen: Sequence[Alternative]) -> str:
+    """What is run for a value of a claim: what each alternative, in turn, reads for that of the one before."""
+    for one in chosen:
+        claimed = one.read.get(name, {}).get(claimed, claimed)
+    return claimed
 
 
 def needed(scenarios: Sequence[Mapping[str, Any]], claims: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -159,20 +168,19 @@ def _speaks_of(part: Mapping[str, Any], name: str, value: str) -> bool:
 
 def as_claimed(campaigns: Campaigns, choice: Choice, assumptions: Mapping[str, Assumption]) -> Campaigns:
     """The cells of what was run under a choice, with the values that the claims have for them."""
-    back = {
-        name: {run: claimed for claimed, run in instead.items()}
-        for chosen in _chosen(choice, assumptions)
-        for name, instead in chosen.read.items()
-    }
+    chosen = _chosen(choice, assumptions)
+    claimed = {(name, value) for one in chosen for name, instead in one.read.items() for value in instead}
+    back = {(name, _run_for(name, value, chosen)): value for name, value in claimed}
     cells = [
-        Cell({name: back.get(name, {}).get(value, value) for name, value in cell.values.items()}, cell.runs)
+        Cell({name: back.get((name, value), value) for name, value in cell.values.items()}, cell.runs)
         for cell in campaigns.cells
     ]
     return Campaigns(campaigns.commands, cells, campaigns.declared, campaigns.plots)
 
 
 def _chosen(choice: Choice, assumptions: Mapping[str, Assumption]) -> list[Alternative]:
-    return [assumptions[name].alternatives[value] for name, value in choice.items()]
+    """In the order of the file, on which what several read for the same value depends."""
+    return [one.alternatives[choice[name]] for name, one in assumptions.items() if name in choice]
 
 
 def search(
