@@ -230,7 +230,7 @@ def _description(
     options += _path_options(arguments)
     asked = {
         "command": shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options]),
-        "commit": _commit(),
+        "commit": commit(),
         "plots": {campaign.scenario.name: campaign.plot for campaign in campaigns},
     }
     yield from (f"{'{' if number == 0 else ' '}{json.dumps(name)}: {json.dumps(value)},\n"
@@ -242,7 +242,7 @@ def _description(
     yield "]}\n"
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """Of this checkout; None where it is none, or has changes that no commit has."""
 
     def git(*words: str) -> str | None:
