@@ -76,7 +76,7 @@ def download(
 ) -> Run:
     """One download, and commands beside it and before it."""
     place.mkdir(exist_ok=True)
-    asked = ["vpn=none", f"cc={cc}", *settings, "--jobs", str(TEST_JOBS), "--results", str(place / "r")]
+    asked = ["vpn=none", f"cc={cc}", *settings, "--seeds", "1", "--jobs", str(TEST_JOBS), "--results", str(place / "r")]
     ended = command(str(with_snapshot(place, *snapshots, first=first)), *asked)
     assert ended.returncode == 0, ended.stderr
     (run,) = records(place / "r")
