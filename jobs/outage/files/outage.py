@@ -18,10 +18,12 @@ from ipaddress import ip_interface
 from typing import Any
 
 import collect_agent
+import limits
 from command import change, run, undo
 
 CONFIGURATION = "/opt/openbach/agent/jobs/outage/outage_rstats_filter.conf"
 TABLE = "outage"
+LIMITS = {"after_s": (0, 86400), "duration_s": (0, 86400)}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 RULES = """
 table inet {table} {{
@@ -47,9 +49,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--duration-s", type=float, default=20.0, help="of drop and down")
     parser.add_argument("--new-address", default="10.30.0.101/24", help="of the kind address, with its mask")
     arguments = parser.parse_args(argv)
-    for name in ("after_s", "duration_s"):
-        if not 0 <= getattr(arguments, name) <= 86400:
-            parser.error(f"{name} is {getattr(arguments, name):g}: from 0 to 86400 s")
+    limits.check(parser, arguments, LIMITS)
     if arguments.kind == "address":
         try:
             ip_interface(arguments.new_address)
