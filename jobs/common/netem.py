@@ -4,7 +4,7 @@ have a link to this file."""
 
 from __future__ import annotations
 
-from limits import number
+import math
 
 PLACES = ("satellite", "last_mile")
 """Where the losses of a scenario may be: each of its links has them or leaves them to the other."""
@@ -14,6 +14,7 @@ IN_ORDER = " rate 10gbit"
 """With a rate, netem sends no packet before those that came earlier: when the delay falls, the packets after it wait for
 the ones under way. It costs a full packet 1.2 µs."""
 MASK64 = 2**64 - 1
+MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def percent(text: str) -> float:
@@ -23,6 +24,18 @@ def percent(text: str) -> float:
 
 def burst(text: str) -> float:
     return number(text, 1, 1e6, "a number of packets from 1 to 1000000")
+
+
+def number(text: str, least: float, most: float, right: str) -> float:
+    """A number with a decimal suffix or none (`10M` is 10 000 000). Raises ValueError, which says what would be right."""
+    digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
+    try:
+        value = float(digits) * factor
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise ValueError(f"{text!r} is not {right}")
+    return value
 
 
 def mixed(number: int) -> int:

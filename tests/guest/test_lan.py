@@ -14,6 +14,7 @@ RATE_BPS = 20e6
 LAN = ("rate=20M",)
 TCP, UDP = (*LAN, "duration_s=2"), (*LAN, "duration_s=2", "udp_rate=10M")
 VIDEO = (*LAN, "duration_s=5")
+CACHE = (*LAN, "files=6", "parallel=3")
 UDP_PROTOCOL = 17
 ETHERNET, SEGMENT = 1514, 1448
 """Bytes of a full frame, and what of it is a program's with timestamps of TCP."""
@@ -100,6 +101,13 @@ def test_video_is_whole_and_recovered_where_packets_are_lost(run_cells: RunCells
     assert float(late.row["video_quality_pct"]) < 99, "what is lost cannot come again in 20 ms"
 
 
+@pytest.mark.parametrize(("http", "connections"), [("1.1", 3), ("2", 1)])
+def test_a_caches_files_take_what_the_rate_leaves(run_cells: RunCells, http: str, connections: int) -> None:
+    row = one(run_cells, "lan_cache", "vpn=none", f"http={http}", *CACHE).row
+    assert int(row["cache_connections"]) == connections
+    assert 0.85 < float(row["cache_mbps"]) * 1e6 / (RATE_BPS * SEGMENT / ETHERNET) <= 1
+
+
 def test_an_outage_is_as_long_as_it_is(run_cells: RunCells) -> None:
     """A tunnel without a connection goes on at once. A ping more or less, every tenth of a second."""
     for vpn in ("none", "wireguard"):
@@ -124,6 +132,7 @@ def test_a_tunnel_follows_its_clients_new_address(run_cells: RunCells) -> None:
         ("lan_udp", "udp_stress", ("vpn=openvpn_udp", "impairment=medium", *UDP)),
         ("lan_reconnect", "outage", ("vpn=openvpn_udp", "event=down", "pings=200", "event_after_s=3", "event_s=5")),
         ("lan_video", "rist_video", ("vpn=wireguard", "impairment=high", *VIDEO)),
+        ("lan_cache", "cache_download", ("vpn=wireguard", "impairment=high", *CACHE)),
         ("lan_ping", "ping_series", ("vpn=wireguard", "impairment=high", "pings=20")),
     ],
 )

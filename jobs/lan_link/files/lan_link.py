@@ -17,7 +17,6 @@ import sys
 
 import collect_agent
 import impairment
-import limits
 import netem
 from command import change, run, undo
 
@@ -56,13 +55,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if arguments.return_loss == SAME:
         arguments.return_loss = arguments.loss
     try:
-        arguments.delay_ms = limits.number(arguments.delay_ms, 0, 10_000, "a delay from 0 to 10000 ms")
+        arguments.delay_ms = netem.number(arguments.delay_ms, 0, 10_000, "a delay from 0 to 10000 ms")
         arguments.burst_packets = netem.burst(arguments.burst_packets)
         for name in ("loss", "return_loss"):
             setattr(arguments, name, netem.percent(getattr(arguments, name)))
             netem.loss_model(getattr(arguments, name), arguments.burst_packets)
         if arguments.rate != UNLIMITED:
-            arguments.rate = limits.number(
+            arguments.rate = netem.number(
                 arguments.rate, LEAST_BPS, MOST_BPS, f"a rate from 32k to 1G bit/s, or {UNLIMITED}"
             )
         arguments.impairment = impairment.find(arguments.impairment)

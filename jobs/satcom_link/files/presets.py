@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import limits
 import link_file
 import netem
 from constellation import Constellation
@@ -95,15 +94,15 @@ class Preset:
 
 
 def rate_bps(text: str) -> float:
-    return limits.number(text, LEAST_BPS, MOST_BPS, "a rate from 32k to 1G bit/s")
+    return netem.number(text, LEAST_BPS, MOST_BPS, "a rate from 32k to 1G bit/s")
 
 
 def delay_ms(text: str) -> float:
-    return limits.number(text, 0.001, 10_000, "a delay from 0.001 to 10000 ms")
+    return netem.number(text, 0.001, 10_000, "a delay from 0.001 to 10000 ms")
 
 
 def jitter_ms(text: str) -> float:
-    return limits.number(text, 0, 10_000, "a jitter from 0 to 10000 ms")
+    return netem.number(text, 0, 10_000, "a jitter from 0 to 10000 ms")
 
 
 def buffer(text: str) -> Buffer:
@@ -163,7 +162,7 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
         raise ValueError(f"{' and '.join(several)}: give one of them")
     if "buffer_bdp" in own:
         own["buffer"] = (
-            f"{limits.number(own['buffer_bdp'], *BUFFER_LIMITS['BDP'], 'a buffer from 0.001 to 1000 BDP'):.15g}BDP"
+            f"{netem.number(own['buffer_bdp'], *BUFFER_LIMITS['BDP'], 'a buffer from 0.001 to 1000 BDP'):.15g}BDP"
         )
     if "buffer_bytes" in own:
         own["buffer"] = f"{own['buffer_bytes']}B"

@@ -14,6 +14,7 @@ import collect_agent
 import ends
 import iperf3_test
 import limits
+import netem
 import path_mtu
 
 CONFIGURATION = "/opt/openbach/agent/jobs/udp_stress/udp_stress_rstats_filter.conf"
@@ -31,7 +32,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     limits.check(parser, arguments, LIMITS)
     if arguments.mode == "client":
         try:
-            arguments.rate = limits.number(arguments.rate, LEAST_BPS, MOST_BPS, "a rate from 1k to 100G bit/s")
+            arguments.rate = netem.number(arguments.rate, LEAST_BPS, MOST_BPS, "a rate from 1k to 100G bit/s")
         except ValueError as error:
             parser.error(str(error))
     if arguments.mode == "client" and 0 < arguments.payload_bytes < 16:
