@@ -21,12 +21,14 @@ BEGIN_NS = 10**9
 """Of CLOCK_MONOTONIC: a run begins a second after its kernel, however long its preparation took. What differs in that (a
 module to load, an import) then moves no packet."""
 MODULES = "/opt/openbach-run/modules"
+CPU_MODEL = "cpu_model"
+"""The module of runs that use a profile of a CPU."""
 FINIT_MODULE = 313  # the number of the system call
 READ_ALL, LOG_BYTES = 3, 1 << 18  # SYSLOG_ACTION_READ_ALL
 
 
 class ModuleRefused(Exception):
-    """The kernel does not take a congestion control's module: the text names it and has the kernel's reason."""
+    """The kernel does not take a module: the text names it and has the kernel's reason."""
 
 
 def main() -> int:
@@ -61,7 +63,8 @@ def _run(events: TextIO) -> dict[str, Any]:
 
     with open(f"{RUN_DIRECTORY}/run.json") as file:
         run = json.load(file)
-    _load_modules(run["uses"].get("congestion-controls", ()))
+    uses = run["uses"]
+    _load_modules([*uses.get("congestion-controls", ()), *([CPU_MODEL] if uses.get("cpus") else ())])
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
@@ -81,10 +84,10 @@ def _run(events: TextIO) -> dict[str, Any]:
     return {"status": status, "failed": director.failed}
 
 
-def _load_modules(congestion_controls: Sequence[str]) -> None:
-    """Those of the congestion controls that have one. Raises ModuleRefused."""
+def _load_modules(names: Sequence[str]) -> None:
+    """Of those that have one: a congestion control may be the kernel's own. Raises ModuleRefused."""
     libc = ctypes.CDLL(None, use_errno=True)
-    for name in congestion_controls:
+    for name in names:
         if not os.path.exists(file := f"{MODULES}/{name}.ko"):
             continue
         before = _kernel_log(libc)

@@ -28,7 +28,7 @@ from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, code_identity, ensure_code, ensure_image
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel
-from openbach_run.engine.virtual.modules import ensure_modules
+from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, cpu_model, ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import SetupError
@@ -101,7 +101,8 @@ class VirtualEngine:
                 self._image = image.result()
             self._host_programs = host_programs(self._code_folders, self._image.root)
             programs = ensure_programs(self._cache, self._code_folders, progress)
-            modules = ensure_modules(self._cache, self._kernel, self._code_folders, progress)
+            kernel_dir = self._repository / "kernel"
+            modules = ensure_modules(self._cache, self._kernel, kernel_dir, self._code_folders, progress)
             self._built = {**programs, **modules}
             code = {**self._code_folders, **self._host_programs, **self._built}
             self._code = ensure_code(self._cache, self._image, code)
@@ -121,6 +122,8 @@ class VirtualEngine:
         if key not in self._identities:
             code = {**self._code_folders, **self._host_programs}
             used = {place: folder for place, folder in code.items() if is_used(place, uses)}
+            if uses.get("cpus"):
+                used[f"{DIRECTORY}/{CPU_MODEL}"] = cpu_model(self._repository / "kernel")
             self._identities[key] = {
                 "engine": "virtual",
                 "kernel": self._kernel.identity,
