@@ -43,7 +43,7 @@ def test_a_packet_costs_what_the_profile_says_as_often_as_the_scale(tmp_path: Pa
     [
         ([], "should be a JSON object with vpns"),
         ({"vpns": []}, "should be a JSON object with vpns"),
-        (changed("queue_packets", 0), "queue_packets is 0: a whole number from 1 to 100000"),
+        (changed("queue_packets", 0), "queue_packets is 0: a whole number from 1 to 10000"),
         (changed("queue_packets", 1.5), "queue_packets is 1.5"),
         (changed("vpns", {"nebula": TIMES}), "says nothing of wireguard; it has nebula"),
         (changed("vpns.wireguard.decrypt", 5), r"vpns\.wireguard\.decrypt: should be an object with ns_per_packet"),
@@ -68,22 +68,20 @@ def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
         cpu_model.find("yours", "wireguard", 1, tmp_path)
 
 
-def test_other_users_cost_their_packets_and_acknowledgements(tmp_path: Path) -> None:
+def test_packets_of_other_users() -> None:
     others = cpu_model.Others(100, 1e6, 1250)
-    costs = found(tmp_path, PROFILE)
     assert others.mean_ns() == pytest.approx(1e9 / (100 * 1e6 / 8 / 1250))
-    assert others.cost_ns(costs) == 1000 + 2.5 * 1250 + 2000 / 2
 
 
 def test_what_the_kernel_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = tmp_path / "cpu_model"
     state.write_text(
-        "busy_ns 700\nbusiest_ns 600\nbackground 5 6\nvpn0 encrypt 1 100 2 30\nvpn0 decrypt 3 200 4 50\n"
-        "vpn1 encrypt 9 900 9 99\nvpn1 decrypt 9 900 9 99\n"
+        "busy_ns 700\nbusiest_ns 600\nvpn0 encrypt 1 100 2 30 5 6\nvpn0 decrypt 3 200 4 50 2 0\n"
+        "vpn1 encrypt 9 900 9 99 9 9\nvpn1 decrypt 9 900 9 99 9 9\n"
     )
     monkeypatch.setattr(cpu_model, "STATE", state)
     assert cpu_model.shown("vpn0") == {
-        "busy_ns": 700, "busiest_ns": 600, "others": 5, "others_dropped": 6,
+        "busy_ns": 700, "busiest_ns": 600, "others": 7, "others_dropped": 6,
         "packets": 4, "bytes": 300, "dropped": 6, "longest_ns": 50,
     }  # fmt: skip
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host's CPU in virtual time, where a cipher costs nothing: what goes into the host's tunnels and what comes out of them
 passes the interface `cpu`, whose queue (kernel/modules/cpu_model) lets a packet go on when the CPU has had time for it.
-All tunnels of a host share that. docs/method/cpu.md says what the model is.
+All tunnels of a host share it. docs/method/cpu.md says what the model is.
 
 tunnel     vpn0 ──► egress, ingress ──► cpu ──► the same way on
 
@@ -31,9 +31,9 @@ INTERFACE = "cpu"
 DIRECTIONS = ("encrypt", "decrypt")
 MOST_NS_PER_PACKET, MOST_NS_PER_BYTE = 1e8, 1e5
 MOST_NS = 2**32 - 1
-LIMIT_PACKETS, MOST_PACKETS = 1000, 100_000
-ACK_BYTES, PACKETS_PER_ACK = 52, 2
-"""Of the users who are only costs: one acknowledgement (IP, TCP with timestamps) for each second packet."""
+LIMIT_PACKETS, MOST_PACKETS = 1000, 10_000
+ACK_BYTES = 52
+"""Of the users who are only costs: IP, TCP with timestamps."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def _time(at: str, vpn: Any, direction: str, scale: float) -> Time:
 
 @dataclass(frozen=True)
 class Others:
-    """Users who are no packets here, only costs: to each of them packets of that length are sent at that rate."""
+    """Users who are no packets here, only costs: to each of them packets of that length are sent at that rate, and each of them
+    acknowledges every second one."""
 
     number: int
     rate_bps: float
@@ -104,10 +105,6 @@ class Others:
     def mean_ns(self) -> float:
         """From one packet to the next, of all."""
         return self.packet_bytes * 8e9 / (self.number * self.rate_bps)
-
-    def cost_ns(self, costs: Costs) -> float:
-        """Of a packet, with its share of acknowledgements."""
-        return costs.encrypt.of_ns(self.packet_bytes) + costs.decrypt.of_ns(ACK_BYTES) / PACKETS_PER_ACK
 
 
 class Tunnel:
@@ -134,7 +131,8 @@ class Tunnel:
             change("tc", lines=[f"qdisc add dev {self._device} clsact", *sides])
         if self._others.number:
             seed = int(os.environ.get("OPENBACH_RUN_SEED", "0"))
-            tell(f"background {self._others.mean_ns():.0f} {self._others.cost_ns(self._costs):.0f} {seed}")
+            others = f"{self._others.mean_ns():.0f} {self._others.packet_bytes} {ACK_BYTES}"
+            tell(f"others {self._device} {others} {seed}")
         self._looked_ns, self._busy_ns = time.monotonic_ns(), shown(self._device)["busy_ns"]
 
     def _find_cpu(self) -> None:
@@ -183,17 +181,15 @@ def _locked() -> Iterator[None]:
 
 def shown(device: str) -> dict[str, int]:
     """What this host's CPU has done, and what of it for the device's packets, both directions together."""
-    found = dict.fromkeys(("busy_ns", "busiest_ns", "others", "others_dropped", "packets", "bytes", "dropped"), 0)
-    found["longest_ns"] = 0
+    sums = ("packets", "bytes", "dropped", "others", "others_dropped")
+    found = dict.fromkeys((*sums, "longest_ns"), 0)
     for line in STATE.read_text().splitlines():
         name, *rest = line.split()
         if name in ("busy_ns", "busiest_ns"):
             found[name] = int(rest[0])
-        elif name == "background":
-            found["others"], found["others_dropped"] = map(int, rest)
         elif name == device:
-            packets, length, dropped, longest_ns = map(int, rest[1:])
-            for key, number in (("packets", packets), ("bytes", length), ("dropped", dropped)):
+            packets, length, dropped, longest_ns, *others = map(int, rest[1:])
+            for key, number in zip(sums, (packets, length, dropped, *others), strict=True):
                 found[key] += number
             found["longest_ns"] = max(found["longest_ns"], longest_ns)
     return found
