@@ -15,6 +15,7 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import PROJECT
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+CLOCKS = ("virtual", "real")
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.report.command",
@@ -114,9 +115,16 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--engine",
-        choices=["virtual", "controller"],
+        choices=["virtual", "native", "controller"],
         default="virtual",
-        help="what executes the runs: virtual time on this machine (default), or a real OpenBACH platform",
+        help="what executes the runs: virtual time on this machine (default), this machine's own kernel in real time, or a"
+        " real OpenBACH platform",
+    )
+    made.add_argument(
+        "--clock",
+        choices=CLOCKS,
+        default=CLOCKS[0],
+        help="of the virtual engine: virtual (default), or real, which checks it (docs/method/time.md)",
     )
     made.add_argument(
         "--controller",
