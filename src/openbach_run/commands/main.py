@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "openbach_run.report.command",
     "archive": "openbach_run.bundle.archive",
     "bundle": "openbach_run.bundle.command",
+    "calibrate": "openbach_run.commands.calibrate",
     "capture": "openbach_run.commands.capture",
     "completion": "openbach_run.commands.completion",
     "expand": "openbach_run.commands.expand",
@@ -46,6 +47,7 @@ commands (each has its own --help):
   openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
   openbach-run bundle -o FILE                    one file that runs anywhere, without installation or network
   openbach-run archive RESULTS… -o DIR           results, report and bundle together; --verify repeats some runs
+  openbach-run calibrate NAME                    what packets of VPNs cost this CPU, for cpu=NAME in virtual time
   openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
 """
 
