@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import queue
+import random
 import shlex
 import threading
 import time
@@ -54,6 +55,7 @@ class Executor:
     store: Store
     cpus: Sequence[int]
     rerun: bool
+    in_real_time: bool = False
     records: dict[str, Record] = field(default_factory=dict)
     failed: list[Record] = field(default_factory=list)
 
@@ -65,6 +67,7 @@ class Executor:
         """Adds each run to results.csv as it ends; at the end that has them in the order of `runs`. Raises what the first
         failing worker raised (a full disk, say); KeyboardInterrupt ends the guests."""
         waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
+        missing = []
         begin_s = time.monotonic()
         for number, one in enumerate(runs):
             if time.monotonic() - begin_s > LONG_S:
@@ -73,7 +76,9 @@ class Executor:
             if done is not None:
                 self.records[done.run_id] = done
             if self.rerun or done is None:
-                waiting.put(one)
+                missing.append(one)
+        for one in interleaved(missing) if self.in_real_time else missing:
+            waiting.put(one)
         to_do = waiting.qsize()
         self._progress = _Progress(reporter, to_do, len(runs) - to_do)
         self._errors: list[BaseException] = []
@@ -173,6 +178,15 @@ class Executor:
             self.store.add("results.csv", "".join(csv_line(part, self._columns) for part in parts))
         else:
             self._write_results(self._listed)
+
+
+def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Every cell once, in random order, then every cell again with the next seed: what else the machine does, or its CPU's
+    heat, then is no cell's own."""
+    by_seed: dict[int, list[PlannedRun]] = {}
+    for one in runs:
+        by_seed.setdefault(one.spec.seed, []).append(one)
+    return [one for group in by_seed.values() for one in random.sample(group, len(group))]
 
 
 def cpus_for(workers: int | None) -> list[int]:

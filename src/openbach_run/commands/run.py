@@ -23,6 +23,7 @@ from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.engine.contract import Engine
+from openbach_run.engine.native import cpu
 from openbach_run.engine.native.engine import NativeEngine
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
@@ -92,7 +93,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         planned = _planned(campaigns, arguments, packages, additions, controller)
         store.write("campaign.json", _description(path, arguments, campaigns, planned))
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
-        executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun)
+        executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time)
         try:
             with Reporter(arguments.quiet) as reporter:
                 executor.execute(planned, reporter)
@@ -184,9 +185,10 @@ def _planned(
             engine.prepare(reporter.show)
             if isinstance(engine, NativeEngine):
                 check_host(campaign, packages, additions, engine.host)
+            measures = {**campaign.measures, **(cpu.MEASURES if isinstance(engine, NativeEngine) else {})}
             scenario, options = _shown(campaign.path), tuple(_options(controller, arguments))
             for spec in campaign.runs(packages, inventory, additions, engine.identity_of):
-                planned[spec.run_id] = PlannedRun(spec, engine, scenario, campaign.measures, options)
+                planned[spec.run_id] = PlannedRun(spec, engine, scenario, measures, options)
     return list(planned.values())
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.engine.contract import OnEvent, Outcome
+from openbach_run.engine.native import cpu as cpu_time
 from openbach_run.engine.native.boundary import Boundary, Host, ensure_boundary, host
 from openbach_run.engine.virtual.engine import REAL, VirtualEngine, tidy
 from openbach_run.engine.virtual.outcome import outcome_of
@@ -27,6 +28,7 @@ MAIN = (
     "import sys; sys.path.insert(0, '/opt/openbach-run/src'); from openbach_run.guest import init; init.link_jobs(); "
     "from openbach_run.guest.main import main; sys.exit(main())"
 )
+REMOVAL_LIMIT_S = 5.0
 PYTHON = ("/usr/bin/python3", "-SB", "-c", MAIN)
 
 
@@ -62,18 +64,43 @@ class NativeEngine(VirtualEngine):
         (run_dir / "run.json").write_text(json.dumps(spec))
         assert self._boundary and self._code
         started = time.monotonic()
-        command = self._boundary.command("", self.image.root, self._code, run_dir, *PYTHON)
+        cgroup = cpu_time.new_cgroup()
+        command = self._boundary.command(cgroup, self.image.root, self._code, run_dir, *PYTHON)
         kept_open, lives = os.pipe()
         try:
             with (run_dir / "console.log").open("xb") as console:
                 guest = self._started(command, stdin=kept_open, stdout=console)
-            ended_why = self._watch(guest, run_dir, on_event)
+            watch = cpu_time.Watch(guest.pid, cgroup)
+
+            def told(event: Mapping[str, Any]) -> None:
+                watch.told(event)
+                on_event(event)
+
+            try:
+                ended_why = self._watch(guest, run_dir, told)
+            finally:
+                watch.stop()
         finally:
             os.close(kept_open)
             os.close(lives)
+            if cgroup:
+                _removed(cgroup)
         ended_why = tidy(run_dir, spec) or ended_why
         wall_s = time.monotonic() - started
-        return outcome_of(run_dir, wall_s, "", ended_why, guest.returncode)
+        outcome = outcome_of(run_dir, wall_s, "", ended_why, guest.returncode)
+        if outcome.error is None:
+            cpu_time.send(run_dir, watch.windows)
+        return outcome
+
+
+def _removed(cgroup: str) -> None:
+    """That of a run whose keeper was killed is removed as soon as its last process has ended."""
+    end_s = time.monotonic() + REMOVAL_LIMIT_S
+    while os.path.exists(cgroup) and time.monotonic() < end_s:
+        with suppress(OSError):
+            os.rmdir(cgroup)
+            return
+        time.sleep(0.01)
 
 
 def cpu_model() -> str:
