@@ -23,11 +23,12 @@ def pages() -> dict[str, str]:
     parsers = {"openbach-run": main.parser()}
     for name, module in main.COMMANDS.items():
         parsers[f"openbach-run-{name}"] = import_module(module).parser()
-    others = ", ".join(f"\\fB{name}\\fR(1)" for name in parsers)
-    return {f"{name}.1": page(name, parser, others) for name, parser in parsers.items()}
+    main_page, *others = (f"\\fB{name}\\fR(1)" for name in parsers)
+    see = dict.fromkeys(parsers, main_page) | {"openbach-run": ", ".join(others)}
+    return {f"{name}.1": page(name, parser, see[name]) for name, parser in parsers.items()}
 
 
-def page(name: str, parser: ArgumentParser, others: str) -> str:
+def page(name: str, parser: ArgumentParser, see: str) -> str:
     made = Manpage(parser)
     # a page without a date is the same whenever it is made
     title = f'.TH {name.upper()} 1 "" "openbach\\-run {PROJECT["version"]}" "SATCOM VPN/PEP testbed"\n'
@@ -36,7 +37,7 @@ def page(name: str, parser: ArgumentParser, others: str) -> str:
     body = body.replace(".SH DESCRIPTION\n", ".SH DESCRIPTION\n.nf\n", 1).replace("\n\n.TP", "\n.fi\n.TP", 1)
     body = body.replace(".SH COMMENTS\n", ".SH EXAMPLES\n.nf\n", 1)
     body = re.sub(rf"(?m)^(?!{MACROS})([.'])", r"\\&\1", body)
-    return f"{title}{body.rstrip()}\n.fi\n.SH SEE ALSO\n{others}\n"
+    return f"{title}{body.rstrip()}\n.fi\n.SH SEE ALSO\n{see}\n"
 
 
 def summary(parser: ArgumentParser) -> str:
