@@ -4,6 +4,7 @@
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
+PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
 .PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists man lock wheel site clean
@@ -23,20 +24,20 @@ lint:
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 test:
-	$(DEV) python -m pytest tests/unit --cov=openbach_run --cov-report=
+	$(DEV) python -m pytest $(PARALLEL) tests/unit --cov=openbach_run --cov-report=
 	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
-	$(DEV) python -m pytest tests/guest
+	$(DEV) python -m pytest $(PARALLEL) tests/guest
 	$(DEV) python -m pytest tests/pages
 	$(DEV) python -m pytest pep/tests
 
 unit:
-	$(DEV) python -m pytest tests/unit
+	$(DEV) python -m pytest $(PARALLEL) tests/unit
 
 pep:
 	$(DEV) python -m pytest pep/tests
 
 guest:
-	$(DEV) python -m pytest tests/guest
+	$(DEV) python -m pytest $(PARALLEL) tests/guest
 
 chaos:
 	$(DEV) python tests/chaos.py
