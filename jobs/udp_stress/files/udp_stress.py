@@ -52,6 +52,7 @@ def measured(report: dict[str, Any]) -> dict[str, Any]:
         "received_packets": arrived,
         "loss_pct": 100 * (sent["packets"] - arrived) / sent["packets"],
         "jitter_ms": received["jitter_ms"],
+        "out_of_order_packets": report["end"]["streams"][0]["udp"]["out_of_order"],
         "payload_bytes": payload_bytes,
     }
 

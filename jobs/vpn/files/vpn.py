@@ -88,6 +88,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--flow-port", type=int, default=0, help="the tunnel is for the TCP flow with this server port only"
     )
+    parser.add_argument("--paths", default="", help="this end's interfaces that a multipath VPN uses, parted by commas")
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the counters (0: none)")
     parser.add_argument("role", choices=sorted(TUNNEL_IPS))
     arguments = parser.parse_args(argv)
@@ -351,6 +352,7 @@ def environment_of(arguments: argparse.Namespace, vpn: dict[str, Any], directory
         "VPN_REMOTE_TUNNEL_IP": arguments.remote_tunnel_ip,
         "VPN_REMOTE_PUBLIC": str(directory / "remote_public"),
         "VPN_MTU": str(vpn["inner_mtu"]),
+        "VPN_PATHS": arguments.paths.replace(",", " "),
         **(coordinator if vpn["coordinator"] else {}),
         **{f"VPN_{name.upper()}": str(value) for name, value in vpn["values"].items()},
     }
