@@ -53,11 +53,14 @@ PUBLIC_LIMIT = 16 << 20
 """Characters of public material that an end takes from the other; keys of Classic McEliece have 1 MB."""
 UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
+FREE = "free"
+"""A host whose CPU costs nothing."""
 STREAMS = ("TCP", "MPTCP", "TLS")
 """Carriers whose congestion control is that of the tunnel; beside others a connection may be there for control."""
 ENDS = 2
 LAST_LINES = 10
-LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535)}
+LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535), "others": (0, 100_000), "other_packet_bytes": (64, 9000),
+          "other_rate_kbps": (1, 1_000_000), "cpu_scale": (0.01, 1000)}  # fmt: skip
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 WATCHED = {signal.SIGCHLD, signal.SIGIO}
 FALL, RISE = signal.SIGUSR1, signal.SIGUSR2
@@ -90,6 +93,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--paths", default="", help="this end's interfaces that a multipath VPN uses, parted by commas")
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the counters (0: none)")
+    cpu = parser.add_argument_group("this host's CPU, in virtual time")
+    cpu.add_argument("--cpu", default=FREE, help=f"what packets cost this host: a profile of cpus, or {FREE}")
+    cpu.add_argument("--cpu-scale", type=float, default=1.0, help="times as slow as the profile's CPU")
+    cpu.add_argument("--others", type=int, default=0, help="other users, whose packets only cost this host's CPU time")
+    cpu.add_argument("--other-rate-kbps", type=float, default=1000.0, help="of inner packets towards each of them")
+    cpu.add_argument("--other-packet-bytes", type=int, default=1400, help="length of each of these packets")
     parser.add_argument("role", choices=sorted(TUNNEL_IPS))
     arguments = parser.parse_args(argv)
     for name, (least, most) in LIMITS.items():
@@ -373,6 +382,7 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     vpn = describe(arguments.kind)
     environment = environment_of(arguments, vpn, directory)
     check_host(arguments, vpn, environment["PATH"])
+    cpu = cpu_of(arguments, vpn)
     with ExitStack() as at_end:
         coordinator = started_coordinator(arguments, vpn, at_end)
         exchange_keys(arguments, scripts(arguments.kind), environment)
@@ -409,6 +419,9 @@ def life(
         rtt_ms = proven(f"no packet has gone through {arguments.kind}")
         through = ["ping", "-nqc", "1", "-W", "3", "-I", source, arguments.remote_tunnel_ip]
         record(*through, before="until ", after=" > /dev/null; do sleep 1; done")
+        if cpu:
+            at_end.callback(cpu.detach)
+            cpu.attach()
         lead_into_tunnel(arguments, vpn["device"], at_end)
         up_time_s = time.monotonic() - up_s
         if setup_s is None:
@@ -418,6 +431,8 @@ def life(
 
         def look() -> None:
             report(arguments, vpn, log)
+            if cpu:
+                collect_agent.send_stat(collect_agent.now(), suffix=arguments.role, **cpu.look())
 
         def is_up() -> bool:
             if (vpn["daemon"] and daemon.poll() is not None) or not is_there(arguments.device):
@@ -458,6 +473,22 @@ def tell_of_the_start(
         congestion_control=cc,
         first_rtt_ms=rtt_ms,
     )
+
+
+def cpu_of(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> Any:
+    """What packets of the tunnel cost this host, a cpu_model.Tunnel; None where they cost nothing."""
+    if arguments.cpu == FREE:
+        return None
+    import cpu_model  # not above: other runs need not read it
+
+    if not vpn["device"]:
+        sys.exit(f"{arguments.kind} has no interface of its own, whose packets could cost CPU time: give cpu={FREE}")
+    try:
+        costs = cpu_model.find(arguments.cpu, arguments.kind, arguments.cpu_scale)
+    except ValueError as error:
+        sys.exit(str(error))
+    others = cpu_model.Others(arguments.others, arguments.other_rate_kbps * 1000, arguments.other_packet_bytes)
+    return cpu_model.Tunnel(arguments.device, costs, f"{arguments.cpu} x{arguments.cpu_scale:g}", others)
 
 
 def started_coordinator(
