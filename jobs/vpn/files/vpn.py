@@ -387,7 +387,7 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         coordinator = started_coordinator(arguments, vpn, at_end)
         exchange_keys(arguments, scripts(arguments.kind), environment)
         setup_s: float | None = time.monotonic() - start_s
-        while life(arguments, vpn, environment, coordinator, setup_s) == FALL:
+        while life(arguments, vpn, environment, cpu, coordinator, setup_s) == FALL:
             if signal.sigwait({*SIGNALS, RISE}) != RISE:
                 break
             setup_s = None
@@ -397,6 +397,7 @@ def life(
     arguments: argparse.Namespace,
     vpn: Mapping[str, Any],
     environment: Mapping[str, str],
+    cpu: Any,
     coordinator: subprocess.Popen[Any] | None,
     setup_s: float | None,
 ) -> int:
