@@ -332,7 +332,7 @@ def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
         "ten_vpns": ("T", 16),
         "vpncloud": ("V", 5),
         "post_quantum": ("P", 4),
-        "multipath": ("M", 5),
+        "multipath": ("M", 6),
     }
     names = {
         document: [name for name, one in described.items() if one.get("document", SATCOM) == document]
