@@ -48,9 +48,7 @@ def slow_ns(vpn: str) -> float:
 
 
 def cpu(one: Run, end: str, name: str) -> float:
-    (value,) = [
-        line[name] for line in one.statistics("vpn") if line["_metadata"].get("suffix") == end and name in line
-    ]
+    (value,) = [line[name] for line in one.statistics("vpn") if line["_metadata"].get("suffix") == end and name in line]
     return float(value)
 
 

@@ -14,6 +14,7 @@ RATE_BPS = 20e6
 LAN = ("rate=20M",)
 TCP, UDP = (*LAN, "duration_s=2"), (*LAN, "duration_s=2", "udp_rate=10M")
 VIDEO = (*LAN, "duration_s=5")
+STABLE = ("duration_s=20", "looks_s=5")
 EVENT = ("pings=200", "event_after_s=3", "event_s=5")
 CACHE = (*LAN, "files=6", "parallel=3")
 UDP_PROTOCOL = 17
@@ -134,6 +135,16 @@ def test_a_vpn_comes_back_with_the_keys_that_it_had(run_cells: RunCells, event: 
         assert len(restarts) == (vpn == "wireguard") and all(time_s < 1 for time_s in restarts)
 
 
+def test_daemons_tell_their_memory_and_no_cpu_time_that_is_virtual(run_cells: RunCells) -> None:
+    user, kernel = (one(run_cells, "lan_stability", f"vpn={vpn}", *STABLE) for vpn in ("openvpn_udp", "wireguard"))
+    for end in ("client", "server"):
+        assert int(user.row[f"{end}_rss_end_bytes"]) >= int(user.row[f"{end}_rss_start_bytes"]) > 2e6
+        assert 3 < int(user.row[f"{end}_descriptors_end"]) < 30
+    assert {line["cpu"] for line in user.statistics("daemons") if "cpu" in line} == {"not measured: virtual time"}
+    assert not any("user_s" in line for line in user.statistics("daemons"))
+    assert {line["processes"] for line in kernel.statistics("daemons") if "processes" in line} == {0}
+
+
 @pytest.mark.parametrize(
     ("scenario", "job", "cell"),
     [
@@ -143,6 +154,7 @@ def test_a_vpn_comes_back_with_the_keys_that_it_had(run_cells: RunCells, event: 
         ("lan_reconnect", "outage", ("vpn=wireguard", "event=reboot", *EVENT)),
         ("lan_video", "rist_video", ("vpn=wireguard", "impairment=high", *VIDEO)),
         ("lan_cache", "cache_download", ("vpn=wireguard", "impairment=high", *CACHE)),
+        ("lan_stability", "daemons", ("vpn=openvpn_udp", *STABLE)),
         ("lan_ping", "ping_series", ("vpn=wireguard", "impairment=high", "pings=20")),
     ],
 )

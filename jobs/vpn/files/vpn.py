@@ -91,6 +91,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--flow-port", type=int, default=0, help="the tunnel is for the TCP flow with this server port only"
     )
+    parser.add_argument("--paths", default="", help="this end's interfaces that a multipath VPN uses, parted by commas")
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the counters (0: none)")
     cpu = parser.add_argument_group("this host's CPU, in virtual time")
     cpu.add_argument("--cpu", default=FREE, help=f"what packets cost this host: a profile of cpus, or {FREE}")
@@ -360,6 +361,7 @@ def environment_of(arguments: argparse.Namespace, vpn: dict[str, Any], directory
         "VPN_REMOTE_TUNNEL_IP": arguments.remote_tunnel_ip,
         "VPN_REMOTE_PUBLIC": str(directory / "remote_public"),
         "VPN_MTU": str(vpn["inner_mtu"]),
+        "VPN_PATHS": arguments.paths.replace(",", " "),
         **(coordinator if vpn["coordinator"] else {}),
         **{f"VPN_{name.upper()}": str(value) for name, value in vpn["values"].items()},
     }
@@ -385,7 +387,7 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         coordinator = started_coordinator(arguments, vpn, at_end)
         exchange_keys(arguments, scripts(arguments.kind), environment)
         setup_s: float | None = time.monotonic() - start_s
-        while life(arguments, vpn, environment, coordinator, setup_s) == FALL:
+        while life(arguments, vpn, environment, cpu, coordinator, setup_s) == FALL:
             if signal.sigwait({*SIGNALS, RISE}) != RISE:
                 break
             setup_s = None
@@ -395,6 +397,7 @@ def life(
     arguments: argparse.Namespace,
     vpn: Mapping[str, Any],
     environment: Mapping[str, str],
+    cpu: Any,
     coordinator: subprocess.Popen[Any] | None,
     setup_s: float | None,
 ) -> int:
