@@ -48,9 +48,7 @@ def slow_ns(vpn: str) -> float:
 
 
 def cpu(one: Run, end: str, name: str) -> float:
-    (value,) = [
-        line[name] for line in one.statistics("vpn") if line["_metadata"].get("suffix") == end and name in line
-    ]
+    (value,) = [line[name] for line in one.statistics("vpn") if line["_metadata"].get("suffix") == end and name in line]
     return float(value)
 
 
@@ -96,6 +94,16 @@ def test_both_directions_share_the_cpu(run_cells: RunCells, mine: Path) -> None:
     both_mbps = SEGMENT["wireguard"][1] * 8e3 / with_acks_ns
     assert float(one.row["tcp_mbps"]) == pytest.approx(both_mbps, rel=0.03)
     assert cpu(one, "client", "cpu_busiest_pct") > 99 and cpu(one, "server", "cpu_busiest_pct") > 99
+
+
+def test_two_tunnels_of_a_host_share_its_cpu(run_cells: RunCells, mine: Path) -> None:
+    """A download through each, at the same time for 80 s: together they get what the POP has time for, in equal parts."""
+    scale = 20
+    two = ("vpn=wireguard", "vpn_2=wireguard", "cpu=free", "cpu_pop=encrypts", f"cpu_scale_pop={scale}")
+    one = run(run_cells, mine, "multi_flow", "orbit=leo", "pep=none", *two)
+    alone_mbps = SEGMENT["wireguard"][1] * 8e3 / slow_ns("wireguard") / scale
+    assert float(one.row["total_goodput_mbps"]) == pytest.approx(alone_mbps, rel=0.02)
+    assert float(one.row["share_pct"]) == pytest.approx(50, abs=5)
 
 
 def test_same_seed_same_capture(run_cells: RunCells, mine: Path) -> None:

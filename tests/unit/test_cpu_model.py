@@ -95,9 +95,7 @@ def test_what_the_kernel_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("--user-rate-kbps=0", "user_rate_kbps is 0"),
     ],
 )
-def test_the_job_takes_no_value_beyond_its_limits(
-    option: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_job_takes_no_value_beyond_its_limits(option: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         vpn.parse([option, "wireguard", "10.0.0.1", "10.0.0.2", "10.1.0.0/24", "client"])
     assert said in capsys.readouterr().err

@@ -144,7 +144,9 @@ class Tunnel:
             change("tc", "qdisc", "add", "dev", INTERFACE, "root", "cpu")
             tell(f"limit {self._costs.queue_packets}")
         elif (before := alias.read_text().strip()) != self._named:
-            sys.exit(f"this host's CPU is {before} for another tunnel, and {self._named} for {self._device}: it has one")
+            sys.exit(
+                f"this host's CPU is {before} for another tunnel, and {self._named} for {self._device}: it has one"
+            )
 
     def look(self) -> dict[str, float]:
         """Statistics of the host's CPU since the last look, and of what it has done for this tunnel."""

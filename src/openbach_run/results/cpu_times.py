@@ -56,9 +56,7 @@ def seen_in(record: Record, run_dir: Path) -> list[Seen]:
         if not packets or not times_s[-1]:
             raise InputError(f"{run_dir}: {vpn}: no program of {host} took time for a packet: the kernel carries them")
         size = int(record.arguments["payload_bytes"])
-        found.append(
-            Seen(vpn, direction, size, record.seed, length / packets, times_s[-1] * 1e9 / packets)
-        )
+        found.append(Seen(vpn, direction, size, record.seed, length / packets, times_s[-1] * 1e9 / packets))
     return found
 
 
