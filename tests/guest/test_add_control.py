@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def compare(place: Path, words: str = COMMAND) -> tuple[int, str, str]:
     """A command in `place`: exit code, what it prints, and its errors."""
-    ended = command(*shlex.split(words), "--results", str(place / "results"), cwd=place)
+    ended = command(*shlex.split(words), "--seeds", "1", "--results", str(place / "results"), cwd=place)
     return ended.returncode, ended.stdout, ended.stderr
 
 

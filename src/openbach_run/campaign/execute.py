@@ -55,6 +55,8 @@ class Executor:
     store: Store
     cpus: Sequence[int]
     rerun: bool
+    first: Callable[[list[Record]], None] | None = None
+    """Gets the records when each cell has been run once: with it, what is left to do of the first seeds is done first."""
     in_real_time: bool = False
     records: dict[str, Record] = field(default_factory=dict)
     failed: list[Record] = field(default_factory=list)
@@ -66,8 +68,7 @@ class Executor:
     def execute(self, runs: Sequence[PlannedRun], reporter: Reporter) -> None:
         """Adds each run to results.csv as it ends; at the end that has them in the order of `runs`. Raises what the first
         failing worker raised (a full disk, say); KeyboardInterrupt ends the guests."""
-        waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
-        missing = []
+        to_run: list[PlannedRun] = []
         begin_s = time.monotonic()
         for number, one in enumerate(runs):
             if time.monotonic() - begin_s > LONG_S:
@@ -76,10 +77,17 @@ class Executor:
             if done is not None:
                 self.records[done.run_id] = done
             if self.rerun or done is None:
-                missing.append(one)
-        for one in interleaved(missing) if self.in_real_time else missing:
+                to_run.append(one)
+        if self.in_real_time:
+            to_run = interleaved(to_run)
+        elif self.first is not None:
+            to_run.sort(key=lambda one: one.spec.seed)
+        waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
+        for one in to_run:
             waiting.put(one)
-        to_do = waiting.qsize()
+        to_do = len(to_run)
+        least = min((one.spec.seed for one in runs), default=0)
+        self._awaited = {one.spec.run_id for one in to_run if one.spec.seed == least} if self.first else set()
         self._progress = _Progress(reporter, to_do, len(runs) - to_do)
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
@@ -148,6 +156,10 @@ class Executor:
                 said = record.error or "it gave no reason"
                 self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}")
             self._add_result(self.records.get(spec.run_id))
+            if spec.run_id in self._awaited:
+                self._awaited.remove(spec.run_id)
+                if not self._awaited and self.first is not None:
+                    self.first(self.known(self._runs))
 
     def _again(self, found: Withdrawn, waiting: queue.SimpleQueue[PlannedRun]) -> None:
         """Withdrawn runs wait once more."""

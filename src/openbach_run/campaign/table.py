@@ -94,11 +94,14 @@ def _note(campaign: Campaign) -> str:
         parts.append(
             "PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading: docs/guide.md)"
         )
+    several = {len(campaign.seeds_of(cell)) for cell in campaign.cells}
     seeds = (
-        f"median [95 % bootstrap interval] over {len(campaign.seeds)} seeds"
-        if len(campaign.seeds) > 1
+        f"median [95 % bootstrap interval] over {max(several)} seeds"
+        if max(several) > 1
         else f"seed {campaign.seeds[0]}"
     )
-    if len(campaign.seeds) == 1 and any(map(is_random, campaign.cells)):
+    if len(several) > 1:
+        seeds += f" where something is random, else seed {campaign.seeds[0]}"
+    if any(len(campaign.seeds_of(cell)) == 1 and is_random(cell) for cell in campaign.cells):
         parts.append(WARNING)
     return "; ".join([seeds, *parts])

@@ -89,7 +89,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--seeds",
         metavar="N|A,B,…",
-        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 1, or as in the campaign file)",
+        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 5 where something is random, else 1; or as in "
+        "the campaign file)",
     )
     made.add_argument(
         "--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)"

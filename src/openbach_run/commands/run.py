@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
+from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.files import as_csv, as_json, write_parquet
 from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
@@ -96,6 +98,8 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time)
         try:
             with Reporter(arguments.quiet) as reporter:
+                if not arguments.quiet and any(one.more_seeds for one in campaigns):
+                    executor.first = partial(_show_first, reporter, campaigns, store.runs)
                 executor.execute(planned, reporter)
         finally:
             known = unfold_all(executor.known(planned), store.runs)
@@ -130,9 +134,11 @@ def campaigns_of(
     if _is_campaign_file(path):
         return plan_file(path, arguments.settings, seeds, packages, additions)
     try:
-        return [plan(path, arguments.settings, seeds or (1,), packages)]
+        campaign = plan(path, arguments.settings, seeds or (1,), packages)
     except Malformed as error:
         raise InputError(f"{path}: {error}") from error
+    takes_more = seeds is None and arguments.engine != "controller"  # whose clock is real
+    return [replace(campaign, more_seeds=tuple(range(2, MIN_SEEDS + 1))) if takes_more else campaign]
 
 
 def _is_campaign_file(path: Path) -> bool:
@@ -261,7 +267,7 @@ def _description(
     options += _path_options(arguments) if arguments.engine == "controller" else _options(None, arguments)
     asked = {
         "command": shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options]),
-        "commit": _commit(),
+        "commit": commit(),
         "plots": {campaign.scenario.name: campaign.plot for campaign in campaigns},
     }
     yield from (f"{'{' if number == 0 else ' '}{json.dumps(name)}: {json.dumps(value)},\n"
@@ -273,7 +279,7 @@ def _description(
     yield "]}\n"
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """Of this checkout; None where it is none, or has changes that no commit has."""
 
     def git(*words: str) -> str | None:
@@ -303,6 +309,15 @@ def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
 
 def _lack_captures(store: Store, planned: Sequence[PlannedRun]) -> bool:
     return not all((store.runs / one.spec.run_id / "capture.pcapng").exists() for one in planned)
+
+
+def _show_first(reporter: Reporter, campaigns: Sequence[Campaign], runs: Path, known: Sequence[Record]) -> None:
+    """The tables of the first seed, if others are to come."""
+    once = [replace(one, more_seeds=()) for one in campaigns]
+    done = unfold_all([one for one in known if one.seed == once[0].seeds[0]], runs)
+    if len(done) < len(known) or any(len(one.seeds_of(cell)) > 1 for one in campaigns for cell in one.cells):
+        tables = [as_text(campaign_table(unfold_campaign(one, done), done)) for one in once]
+        reporter.say("\n".join([*tables, "now the other seeds of what is random (--seeds 1 is without):"]))
 
 
 def _print(form: str, directory: Path, campaigns: Sequence[Campaign], known: Sequence[Record]) -> None:

@@ -18,6 +18,7 @@ from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
 from openbach_run.paths import REPOSITORY
+from openbach_run.report.words import said
 from openbach_run.results import run_files
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_time import least_transfer_time_s
@@ -275,19 +276,3 @@ class Partners:
 def name_of(cell: Cell, names: Sequence[str]) -> str:
     """`geo, wireguard, PEP B, cubic, 1 % loss`: the cell's values of these arguments, for a sentence."""
     return ", ".join(said(name, cell.values[name]) for name in names if cell.values.get(name))
-
-
-def said(name: str, value: str) -> str:
-    match name:
-        case "scenario" | "cc" | "vpn" if not (name == "vpn" and value == "none"):
-            return value
-        case "vpn":
-            return "no VPN"
-        case "orbit":
-            return value.upper()
-        case "pep":
-            return "no PEP" if value == "none" else f"PEP {value}"
-        case "loss":
-            return f"{value} % loss"
-        case _:
-            return f"{name}={value}"
