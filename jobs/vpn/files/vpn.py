@@ -386,7 +386,7 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         coordinator = started_coordinator(arguments, vpn, at_end)
         exchange_keys(arguments, scripts(arguments.kind), environment)
         setup_s: float | None = time.monotonic() - start_s
-        while life(arguments, vpn, environment, coordinator, setup_s) == FALL:
+        while life(arguments, vpn, environment, coordinator, cpu, setup_s) == FALL:
             if signal.sigwait({*SIGNALS, RISE}) != RISE:
                 break
             setup_s = None
@@ -397,6 +397,7 @@ def life(
     vpn: Mapping[str, Any],
     environment: Mapping[str, str],
     coordinator: subprocess.Popen[Any] | None,
+    cpu: Any,
     setup_s: float | None,
 ) -> int:
     """The VPN from its `up` to its `down`: the signal that ended it. Ends the job if it ends by itself. `setup_s` is what came
