@@ -59,8 +59,8 @@ STREAMS = ("TCP", "MPTCP", "TLS")
 """Carriers whose congestion control is that of the tunnel; beside others a connection may be there for control."""
 ENDS = 2
 LAST_LINES = 10
-LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535), "others": (0, 100_000), "other_packet_bytes": (64, 9000),
-          "other_rate_kbps": (1, 1_000_000), "cpu_scale": (0.01, 1000)}  # fmt: skip
+LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535), "users": (1, 100_000), "user_packet_bytes": (64, 9000),
+          "user_rate_kbps": (1, 1_000_000), "user_rtt_ms": (1, 4000), "cpu_scale": (0.01, 1000)}  # fmt: skip
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 WATCHED = {signal.SIGCHLD, signal.SIGIO}
 FALL, RISE = signal.SIGUSR1, signal.SIGUSR2
@@ -96,9 +96,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     cpu = parser.add_argument_group("this host's CPU, in virtual time")
     cpu.add_argument("--cpu", default=FREE, help=f"what packets cost this host: a profile of cpus, or {FREE}")
     cpu.add_argument("--cpu-scale", type=float, default=1.0, help="times as slow as the profile's CPU")
-    cpu.add_argument("--others", type=int, default=0, help="other users, whose packets only cost this host's CPU time")
-    cpu.add_argument("--other-rate-kbps", type=float, default=1000.0, help="of inner packets towards each of them")
-    cpu.add_argument("--other-packet-bytes", type=int, default=1400, help="length of each of these packets")
+    cpu.add_argument("--users", type=int, default=1, help="of this end; packets of all but one only cost CPU time")
+    cpu.add_argument("--user-rate-kbps", type=float, default=1000.0, help="of inner packets towards each of these")
+    cpu.add_argument("--user-rtt-ms", type=float, default=600.0, help="their round trip: how fast a rate grows again")
+    cpu.add_argument("--user-packet-bytes", type=int, default=1400, help="length of each of these packets")
     parser.add_argument("role", choices=sorted(TUNNEL_IPS))
     arguments = parser.parse_args(argv)
     for name, (least, most) in LIMITS.items():
@@ -387,7 +388,7 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         coordinator = started_coordinator(arguments, vpn, at_end)
         exchange_keys(arguments, scripts(arguments.kind), environment)
         setup_s: float | None = time.monotonic() - start_s
-        while life(arguments, vpn, environment, cpu, coordinator, setup_s) == FALL:
+        while life(arguments, vpn, environment, coordinator, cpu, setup_s) == FALL:
             if signal.sigwait({*SIGNALS, RISE}) != RISE:
                 break
             setup_s = None
@@ -397,8 +398,8 @@ def life(
     arguments: argparse.Namespace,
     vpn: Mapping[str, Any],
     environment: Mapping[str, str],
-    cpu: Any,
     coordinator: subprocess.Popen[Any] | None,
+    cpu: Any,
     setup_s: float | None,
 ) -> int:
     """The VPN from its `up` to its `down`: the signal that ended it. Ends the job if it ends by itself. `setup_s` is what came
@@ -488,7 +489,8 @@ def cpu_of(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> Any:
         costs = cpu_model.find(arguments.cpu, arguments.kind, arguments.cpu_scale)
     except ValueError as error:
         sys.exit(str(error))
-    others = cpu_model.Others(arguments.others, arguments.other_rate_kbps * 1000, arguments.other_packet_bytes)
+    rate_bps, length = arguments.user_rate_kbps * 1000, arguments.user_packet_bytes
+    others = cpu_model.Others(arguments.users - 1, rate_bps, length, arguments.user_rtt_ms)
     return cpu_model.Tunnel(arguments.device, costs, f"{arguments.cpu} x{arguments.cpu_scale:g}", others)
 
 
