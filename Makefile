@@ -7,7 +7,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
 .PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists lock wheel site clean
-.PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep
+.PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
 check: lint test
 
@@ -67,6 +67,12 @@ bench-cluster:
 
 bench-serve:
 	$(DEV) python bench/serve.py
+
+bench-clock: # the virtual clock against the real one: half an hour of an idle machine
+	$(DEV) python bench/clock.py
+
+bench-native: # VPNs on this machine's own kernel: half an hour of an idle machine
+	$(DEV) python bench/native.py
 
 bench-pep:
 	$(DEV) python pep/bench.py

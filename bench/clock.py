@@ -36,7 +36,16 @@ def measured(
     scenario: str, measure: str, keys: Sequence[str], clock: str, results: Path, *words: str
 ) -> dict[Cell, list[float]]:
     """The measure of each cell's repetitions, as far as they finished."""
-    command = [str(REPOSITORY / "openbach-run"), scenario, *words, "--clock", clock, "--results", str(results), "--quiet"]
+    command = [
+        str(REPOSITORY / "openbach-run"),
+        scenario,
+        *words,
+        "--clock",
+        clock,
+        "--results",
+        str(results),
+        "--quiet",
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"}
     subprocess.run(command, check=False, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
     found: dict[Cell, list[float]] = {}
@@ -64,7 +73,9 @@ def compared(title: str, unit: str, both: Mapping[str, Mapping[Cell, list[float]
         off = abs(found - 1) if as_ratio else abs(found)
         shown = [figure(estimate(values), 3) for values in (virtual, real)]
         good &= off <= bound
-        print(f"{' '.join(cell):32}  {shown[0]:>24}  {shown[1]:>24}  {found:.4f}{'' if off <= bound else '  NOT WITHIN'}")
+        print(
+            f"{' '.join(cell):32}  {shown[0]:>24}  {shown[1]:>24}  {found:.4f}{'' if off <= bound else '  NOT WITHIN'}"
+        )
     return good
 
 
@@ -77,7 +88,9 @@ def main() -> None:
     parser.add_argument("--orbits", default=ORBITS)
     parser.add_argument("--results", type=Path, help="kept there; what is there is not run again")
     arguments = parser.parse_args()
-    print(f"load average {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs, {arguments.repetitions} repetitions")
+    print(
+        f"load average {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs, {arguments.repetitions} repetitions"
+    )
     print("token bucket: one packet (1540 bytes) in virtual time, ten (15400 bytes) in real time", flush=True)
     with tempfile.TemporaryDirectory() as name:
         place = arguments.results or Path(name)

@@ -194,7 +194,9 @@ def test_an_mtu_that_is_too_big_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_script_knows_the_networks_of_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     networks = [("to_st", "127.0.0.0/24"), ("to_pc", "192.168.10.0/24"), ("to_tv", "192.168.11.0/24")]
     monkeypatch.setattr(vpn, "own_networks", lambda: [(name, IPv4Network(network)) for name, network in networks])
-    environment = vpn.environment_of(arguments("client"), described(values={"cipher": "x"}), tmp_path, vpn.own_networks())
+    environment = vpn.environment_of(
+        arguments("client"), described(values={"cipher": "x"}), tmp_path, vpn.own_networks()
+    )
     assert environment["VPN_LOCAL_NETWORK"] == "192.168.10.0/24 192.168.11.0/24"
     assert environment["VPN_REMOTE_NETWORK"] == "192.168.20.0/24"
     assert (environment["VPN_MTU"], environment["VPN_CIPHER"]) == ("1420", "x")

@@ -208,7 +208,9 @@ def beyond_ethernet(arguments: argparse.Namespace, networks: Networks) -> int:
     own = ip_address(arguments.local_ip)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
         answers = [
-            fcntl.ioctl(asks, SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0)) for name, net in networks if own in net
+            fcntl.ioctl(asks, SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0))
+            for name, net in networks
+            if own in net
         ]
     return max(0, min((struct.unpack("16si12x", answer)[1] for answer in answers), default=0) - ETHERNET_MTU)
 
