@@ -36,17 +36,9 @@ def measured(
     scenario: str, measure: str, keys: Sequence[str], clock: str, results: Path, *words: str
 ) -> dict[Cell, list[float]]:
     """The measure of each cell's repetitions, as far as they finished."""
-    command = [
-        str(REPOSITORY / "openbach-run"),
-        scenario,
-        *words,
-        "--clock",
-        clock,
-        "--results",
-        str(results),
-        "--quiet",
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"}
+    options = ["--clock", clock, "--results", str(results), "--quiet"]
+    command = [sys.executable, "-m", "openbach_run", scenario, *words, *options]
+    environment = {**os.environ, "PYTHONPATH": "src"}
     subprocess.run(command, check=False, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
     found: dict[Cell, list[float]] = {}
     for row in csv.DictReader((results / "results.csv").open()):

@@ -48,10 +48,10 @@ def rows(scenario: str, mtu: int, place: Path, vpns: str, seeds: int, *words: st
     """Of results.csv, of the runs that finished."""
     results = place / f"{scenario}-{mtu}"
     command = [
-        *(str(REPOSITORY / "openbach-run"), scenario, "--engine", "native", "--inventory", INVENTORIES[mtu], *LAN),
+        *(sys.executable, "-m", "openbach_run", scenario, "--engine", "native", "--inventory", INVENTORIES[mtu], *LAN),
         *(f"vpn={vpns}", "--seeds", str(seeds), "--results", str(results), "--quiet", *words),
     ]
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"}
+    environment = {**os.environ, "PYTHONPATH": "src"}
     done = subprocess.run(command, check=False, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
     if not (results / "results.csv").exists():
         sys.exit(done.returncode)

@@ -45,7 +45,7 @@ CONGESTION_CONTROLS = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 IN_WORDS = {
     "tun": "TUN interfaces (/dev/net/tun)",
-    "users": "python3 -Sc 'import os; os.setgroups([]); os.setgid(33); os.setuid(33)'",
+    "users": "other users than root in its namespaces",
     "matchall": "the traffic classifier matchall",
 }
 HOW_TO_ALLOW = """\
