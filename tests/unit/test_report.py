@@ -706,8 +706,10 @@ def test_one_configuration_is_no_choice(tmp_path: Path) -> None:
 
 
 def test_eight_runs_of_ones_own_make_four_pages_and_no_claim_that_says_nothing(tmp_path: Path) -> None:
-    cells = {"vpn": ("none", "wireguard"), "pep": ("none",), "cc": ("cubic", "bbr2"), "loss": ("0", "1")}
-    results = write_results(tmp_path / "own", seeds=1, **cells)
+    transports, losses = ("cubic", "bbr2"), ("0", "1")
+    results = write_results(
+        tmp_path / "own", seeds=1, vpn=("none", "wireguard"), pep=("none",), cc=transports, loss=losses
+    )
     asked = json.loads((results / "campaign.json").read_text())
     own = [run for run in asked["runs"] if run["scenario"] == "geo_loss"]
     (results / "campaign.json").write_text(json.dumps({**asked, "runs": own}))
