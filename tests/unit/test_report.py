@@ -701,8 +701,8 @@ def test_advice_is_by_what_one_controls(campaigns: Campaigns) -> None:
 
 
 def test_one_configuration_is_no_choice(tmp_path: Path) -> None:
-    cells = {"vpn": ("none", "wireguard"), "pep": ("none",), "cc": ("cubic",), "loss": ("1",)}
-    assert advice_table(read_campaigns([write_results(tmp_path / "one", **cells)])) is None
+    results = write_results(tmp_path / "one", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("1",))
+    assert advice_table(read_campaigns([results])) is None
 
 
 def test_eight_runs_of_ones_own_make_four_pages_and_no_claim_that_says_nothing(tmp_path: Path) -> None:
