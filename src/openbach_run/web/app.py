@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
@@ -39,6 +40,11 @@ from openbach_run.web.sessions import Sessions, TooMany, Tries
 from openbach_run.web.store import Database
 
 DATABASE = "serve.sqlite"
+BODY = re.compile(r"<body[^>]*>", re.IGNORECASE)
+BACK = (
+    '<a href="/page/results" style="position:fixed;right:.5rem;bottom:.5rem;z-index:9999;background:#fff;color:#0b5cad;'
+    'padding:.2rem .5rem;border:1px solid">openbach-run: results, comparison</a>'
+)
 
 
 def make_app(
@@ -94,13 +100,14 @@ def make_app(
 
 
 def add_web_ui(app: FastAPI, folder: Path) -> None:
-    """Its pages have addresses below /app, and are all made by one file; the rest of the folder is at /."""
+    """Its pages have addresses below /app, and are all made by one file, in which a link leads back to ours; the rest of the
+    folder is at /."""
     index = folder / "index.html"
 
     @app.get("/app")
     @app.get("/app/{rest:path}")
-    def web_ui() -> FileResponse:
-        return FileResponse(index)
+    def web_ui() -> HTMLResponse:
+        return HTMLResponse(BODY.sub(lambda found: found[0] + BACK, index.read_text(encoding="utf-8"), count=1))
 
     app.mount("/", StaticFiles(directory=folder))
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
-from typing import Any
 
 from openbach_run.campaign.plan import MEASURE, USUAL
 from openbach_run.openbach.measures import from_name
@@ -52,6 +51,8 @@ class Heat:
     """A page of the map."""
 
     scenario: str
+    scenarios: list[str]
+    """All that the set has."""
     measure: str
     words: str
     better: str
@@ -76,13 +77,12 @@ class Heat:
 def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str, str]) -> Heat | None:
     """The map that `asked` has words for: `scenario`, `measure`, `across` (the argument of the columns), `page`, and
     `only.<argument>` (the one value that is shown). None of a set without runs."""
-    ids = sorted({run.cell for run in runs})
-    known = {row["id"]: row for row in cells_by_id(services, ids)}
-    names = dict.fromkeys(known[run.cell]["scenario"] for run in runs if run.cell in known)
+    known = services.index.cells_by_id(list(dict.fromkeys(run.cell for run in runs)))
+    names = dict.fromkeys(one.scenario for one in known.values())
     if not names:
         return None
     scenario = asked["scenario"] if asked.get("scenario") in names else next(iter(names))
-    of_cells = {one: json.loads(row["values"]) for one, row in known.items() if row["scenario"] == scenario}
+    of_cells = {number: one.values for number, one in known.items() if one.scenario == scenario}
     swept = {
         name: ordered(listed) for name, listed in differing([(scenario, one) for one in of_cells.values()])[1].items()
     }
@@ -113,28 +113,16 @@ def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str,
 
     def shown(cell: int) -> Cell:
         level = _level(medians.get(cell), least, most)
-        return _cell(known[cell]["key"], by_cell.get(cell, []), values, level)
+        return _cell(known[cell].key, by_cell.get(cell, []), values, level)
 
     rows = [(list(place), [shown(row[value]) if value in row else None for value in columns]) for place, row in lines]
     sample: dict[str, str] = next(iter(of_cells.values()), {})
     words, better = measures.get(measure, (from_name(measure).words if measure else "runs", ""))
     return Heat(
-        scenario, measure, words, better, {name: told[0] for name, told in measures.items()}, swept,
+        scenario, list(names), measure, words, better, {name: told[0] for name, told in measures.items()}, swept,
         {name: value for name, value in sample.items() if name not in swept} | only, down, across, columns, rows, least, most,
         len(of_cells), page, pages, _notes(measure, of_cells.values(), of_scenario),
     )  # fmt: skip
-
-
-def cells_by_id(services: Services, ids: Sequence[int]) -> list[Any]:
-    """Rows of table cell, asked for so many at a time as SQLite takes."""
-    return [
-        row
-        for first in range(0, len(ids), 30_000)
-        for row in services.database.rows(
-            f"SELECT * FROM cell WHERE id IN ({','.join('?' * len(ids[first : first + 30_000]))})",
-            *ids[first : first + 30_000],
-        )
-    ]
 
 
 def values_of(services: Services, item: str, measure: str) -> dict[int, float]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from openbach_run.errors import InputError
 from openbach_run.results import run_files
@@ -63,8 +64,7 @@ class Results:
         return "stopped" if self.stopped else "finished"
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A run of a set, whether it has ended or not."""
 
     folder: str
@@ -106,10 +106,12 @@ def runs_of(services: Services, item: str) -> list[Run]:
     kind, _, name = item.partition("/")
     if kind == "launch":
         rows = services.database.rows(RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part", number_of(name))
-        return [Run(*row) for row in rows]
+        return list(map(Run._make, rows))
     running = services.index.running.get(name, set())
-    runs = [Run(*row) for row in services.database.rows(RUNS_OF_FOLDER, name)]
-    return [replace(run, status=RUNNING) if run.row is None and run.run_id in running else run for run in runs]
+    runs = list(map(Run._make, services.database.rows(RUNS_OF_FOLDER, name)))
+    if not running:
+        return runs
+    return [run._replace(status=RUNNING) if run.row is None and run.run_id in running else run for run in runs]
 
 
 def number_of(text: str) -> int:
