@@ -25,7 +25,7 @@ from openbach_run.web.sets import Run, number_of
 
 LEVELS = 10
 """Shades of the map."""
-SHOWN_CELLS = 240
+SHOWN_CELLS = 120
 """On one page of the map: each has a bootstrap interval."""
 MOST_COLUMNS = 12
 
@@ -83,9 +83,9 @@ def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str,
         return None
     scenario = asked["scenario"] if asked.get("scenario") in names else next(iter(names))
     of_cells = {number: one.values for number, one in known.items() if one.scenario == scenario}
-    swept = {
-        name: ordered(listed) for name, listed in differing([(scenario, one) for one in of_cells.values()])[1].items()
-    }
+    listed = [(scenario, one) for one in of_cells.values()]
+    _, differ = services.index.remembered((item, "differing", scenario), lambda: differing(listed))
+    swept = {name: ordered(values) for name, values in differ.items()}
     swept = dict(sorted(swept.items(), key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST)))
     only = {name: asked[f"only.{name}"] for name in swept if asked.get(f"only.{name}") in swept[name]}
     of_cells = {one: values for one, values in of_cells.items() if all(values.get(n) == v for n, v in only.items())}
@@ -134,9 +134,11 @@ def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
         else "SELECT r.id FROM member m JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id WHERE m.launch = ?2"
     )
     sql = f"SELECT v.run, v.value FROM ({of_it}) s JOIN measured v ON v.run = s.id AND v.name = ?1"
-    return {
-        row[0]: row[1] for row in services.database.rows(sql, measure, name if kind == "folder" else number_of(name))
-    }
+    named = name if kind == "folder" else number_of(name)
+    rows = services.database.rows
+    return services.index.remembered(
+        (item, "values", measure), lambda: {one[0]: one[1] for one in rows(sql, measure, named)}
+    )
 
 
 def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[str, str]]:

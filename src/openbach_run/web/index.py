@@ -12,11 +12,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.openbach.measures import flat, measure_of
@@ -37,6 +37,9 @@ LISTED_VALUES = 200
 """Of a setting, in the summary of a folder."""
 MOST_KNOWN = 10_000
 """Cells that are kept in memory, some 2 kB each."""
+REMEMBERED = 6
+"""Lists of a set's runs, or of their values."""
+T = TypeVar("T")
 SQL_LIMIT = 30_000
 """Values in one statement."""
 LARGEST_NUMBER = 1e150
@@ -67,6 +70,7 @@ class Index:
         """By folder how many cells its summary is of."""
         self._known: dict[int, Cell] = {}
         """Cells that were read lately: they never change."""
+        self._remembered: dict[tuple[str, ...], tuple[int | None, Any]] = {}
         self.version = 0
         """Greater after anything has changed."""
         self.behind = 0
@@ -213,6 +217,16 @@ class Index:
         settings = [(number, _plain(name), _plain(str(value))) for name, value in values.items()]
         self._database.execute_many("INSERT OR IGNORE INTO setting VALUES (?, ?, ?)", settings)
         return number
+
+    def remembered(self, key: tuple[str, ...], make: Callable[[], T]) -> T:
+        """What `make` gives, once for as long as nothing changes in the results; of the keys asked for last."""
+        version, found = self._remembered.pop(key, (None, None))
+        if version != self.version:
+            version, found = self.version, make()
+        self._remembered[key] = version, found
+        for oldest in list(self._remembered)[:-REMEMBERED]:
+            self._remembered.pop(oldest, None)
+        return cast(T, found)
 
     def cells_by_id(self, ids: Sequence[int]) -> dict[int, Cell]:
         """In the order of the ids."""

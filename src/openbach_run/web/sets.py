@@ -108,7 +108,8 @@ def runs_of(services: Services, item: str) -> list[Run]:
         rows = services.database.rows(RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part", number_of(name))
         return list(map(Run._make, rows))
     running = services.index.running.get(name, set())
-    runs = list(map(Run._make, services.database.rows(RUNS_OF_FOLDER, name)))
+    ask = services.database.rows
+    runs = services.index.remembered((item, "runs"), lambda: list(map(Run._make, ask(RUNS_OF_FOLDER, name))))
     if not running:
         return runs
     return [run._replace(status=RUNNING) if run.row is None and run.run_id in running else run for run in runs]
