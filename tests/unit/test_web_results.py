@@ -25,8 +25,13 @@ def services(tmp_path: Path) -> Iterator[Services]:
     app = application(tmp_path)
     with visiting(app):
         found: Services = app.state.services
-        wait_for(lambda: found.index.look() or sets.all_sets(found), "the index")
+        wait_for(lambda: looked(found), "the index")
         yield found
+
+
+def looked(services: Services) -> list[sets.Results]:
+    services.index.look()
+    return sets.all_sets(services)
 
 
 def only(services: Services) -> sets.Results:
@@ -63,8 +68,11 @@ def test_an_index_is_kept_and_read_again_only_where_something_changed(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    load = Store.load
-    monkeypatch.setattr(Store, "load", lambda self, run_id: (read.append(run_id), load(self, run_id))[1])
+
+    def load(store: Store, run_id: str) -> None:
+        read.append(run_id)
+
+    monkeypatch.setattr(Store, "load", load)
     with visiting(application(tmp_path)) as client:
         assert client.get("/page/set/folder/matrix/state").json()["done"] == 24
         assert read == []
