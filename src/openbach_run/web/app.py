@@ -134,21 +134,26 @@ def _no_route(request: Request, error: Exception) -> Response:
 
 
 def _bad_input(request: Request, error: Exception) -> Response:
-    return told(request, 422, str(error)) if wants_page(request) else JSONResponse({"error": str(error)}, 422)
+    return _said(request, 422, str(error))
 
 
-def _no_number(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"error": f"{request.url.path}: not a number that could be an id"}, 404)
+def _no_number(request: Request, error: Exception) -> Response:
+    return _said(request, 404, f"{request.url.path}: not a number that could be an id")
 
 
-def _too_many(request: Request, error: Exception) -> JSONResponse:
+def _too_many(request: Request, error: Exception) -> Response:
     text = "Too many wrong passwords from this address; try again in some seconds, or use the token that serve printed"
-    return JSONResponse({"error": text, "msg": text}, 429)
+    return _said(request, 429, text, msg=text)
 
 
-def _no_engine(request: Request, error: Exception) -> JSONResponse:
-    return Json({"error": str(error)}, 503)
+def _no_engine(request: Request, error: Exception) -> Response:
+    return _said(request, 503, str(error))
 
 
-def _no_database(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"error": f"{DATABASE} in the results directory: {error}"}, 503)
+def _no_database(request: Request, error: Exception) -> Response:
+    return _said(request, 503, f"{DATABASE} in the results directory: {error}")
+
+
+def _said(request: Request, status: int, words: str, **more: str) -> Response:
+    """As a page for a browser, as JSON for anything else."""
+    return told(request, status, words) if wants_page(request) else Json({"error": words, **more}, status)

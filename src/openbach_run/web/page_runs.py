@@ -13,8 +13,8 @@ from openbach_run.paths import PROJECT
 from openbach_run.results.record import events
 from openbach_run.web import runs, sets
 from openbach_run.web.answers import Services, With, not_found
-from openbach_run.web.instances import find_instance
 from openbach_run.web.ask import SERIES
+from openbach_run.web.instances import find_instance
 from openbach_run.web.page_results import form_query
 from openbach_run.web.render import Form, check_token, shown
 from openbach_run.web.runs import Run, find_run
