@@ -236,7 +236,7 @@ def test_a_heat_map_with_failures_and_the_way_to_a_run(wide: Page, quick: str, a
     expect(wide.locator(".heat td.h0").first).to_contain_text("10 [10–10]")
     expect(wide.locator(".heat td.bad").first).to_contain_text("file_transfer")
     expect(wide.get_by_label("Measure").locator("option")).to_have_text(
-        ["bytes", "goodput (Mbit/s)", "transfer time (s)"]
+        ["received (bytes)", "goodput (Mbit/s)", "transfer time (s)"]
     )
     expect(wide.get_by_text("6 runs that have not finished well")).to_be_visible()
     accessible(wide)

@@ -152,6 +152,8 @@ def test_a_deleted_folder_comes_back_as_it_was(services: Services, tmp_path: Pat
         token = {"token": form_token(client)}
         before = sorted(tmp_path.glob("matrix/runs/*/record.json"))
         assert client.post("/page/delete/folder/matrix").status_code == 403
+        with Store(tmp_path / "matrix").opened():
+            assert client.post("/page/delete/folder/matrix", data=token).status_code == 422
         assert client.post("/page/delete/folder/matrix", data=token).status_code == 200
         assert client.get("/page/set/folder/matrix").status_code == 404
         assert "results/matrix" in client.get("/page/results?deleted=yes").text

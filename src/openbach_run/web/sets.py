@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from openbach_run.errors import InputError
 from openbach_run.results import run_files
-from openbach_run.results.record import FINISHED
+from openbach_run.results.record import FINISHED, Store
 from openbach_run.web.answers import Services, not_found
 from openbach_run.web.index import DELETED
 from openbach_run.web.replay import as_date
@@ -252,7 +252,8 @@ def delete(services: Services, found: Results) -> None:
         aside = results / DELETED / name
         aside.parent.mkdir(exist_ok=True)
         run_files.remove(aside)
-        (results / name).rename(aside)
+        with Store(results / name).opened():  # no command writes there
+            (results / name).rename(aside)
         services.index.look()
     mark(services, found.item, deleted="yes")
 
