@@ -30,9 +30,9 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CAMPAIGNS = (
-    ("geo", "vpn=none", "cc=cubic,reno", "loss=0,1", "size=20k"),
+    ("geo", "vpn=none", "cc=cubic,reno", "loss=0,1", "size=20k", "--seeds", "1"),
     ("geo", "vpn=none,wireguard", "cc=bbr2", "pep=none,B", "size=10k"),
-    ("leo", "vpn=none,wireguard", "cc=cubic", "loss=1", "size=20k"),
+    ("leo", "vpn=none,wireguard", "cc=cubic", "loss=1", "size=20k", "--seeds", "1"),
     ("geo", "vpn=none", "cc=cubic", "rate=1M,2M,5M", "size=5k", "--seeds", "2"),
 )
 LIMIT_S = 300.0

@@ -42,13 +42,21 @@ CONTENT = (
         "README.md",
         "campaigns",
         "congestion-controls",
+        "cpus",
         "docs",
         "impairments",
         "inventory.yml",
         "jobs",
         "kernel",
     ),
-    *("pep", "pyproject.toml", "reports/assumptions.yml", "reports/claims.yml", "reports/published.yml"),
+    *(
+        "pep",
+        "pyproject.toml",
+        "reports/alternatives",
+        "reports/assumptions.yml",
+        "reports/claims.yml",
+        "reports/published.yml",
+    ),
     *("reports/templates", "requirements.lock", "satellites", "scenarios", "src", "topologies", "vpn-configs"),
 )
 """What the command uses of it: all but tests, benches and reports."""

@@ -16,7 +16,15 @@ from conftest import command, records
 from openbach_run.engine.virtual.debian import ensure_tools
 
 NOBODY = "65534"
-CELLS = ("geo_loss", "vpn=none,wireguard,openvpn_udp,openvpn_tcp", "cc=cubic,bbr2", "loss=0,1", "size=300k")
+CELLS = (
+    "geo_loss",
+    "vpn=none,wireguard,openvpn_udp,openvpn_tcp",
+    "cc=cubic,bbr2",
+    "loss=0,1",
+    "size=300k",
+    "--seeds",
+    "1",
+)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     place = tmp_path_factory.mktemp("commands")
     shown: list[Snapshot] = [(host, 1, f"echo == {host}; ({SHOW}) 2>&1") for host in HOSTS]
     scenario = with_snapshot(place, *shown, ("pc", 1, AGAIN))
-    settings = [f"vpn={request.param}", "cc=bbr2", "pep=B", "loss=0.5", "initcwnd=20", "size=20M"]
+    settings = [f"vpn={request.param}", "cc=bbr2", "pep=B", "loss=0.5", "initcwnd=20", "size=20M", "--seeds", "1"]
     done = command(str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(place / "results"))
     assert done.returncode == 0, done.stderr
     return records(place / "results")[0]

@@ -27,11 +27,13 @@ from openbach_run.report.assumptions import (
     needed,
     read_assumptions,
     regions,
+    relevant,
     scenarios_under,
     search,
 )
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.claims import HOLDS, Claim, judge, read_claims
+from openbach_run.report.explained import assumptions_of
 from openbach_run.results.record import Record
 from openbach_run.yaml_files import read_yaml
 
@@ -132,11 +134,52 @@ def test_a_search_ends_when_its_time_is_over() -> None:
     assert [one.choice for one in found.tried] == [{}, {"buffer": "2"}, {"buffer": "4"}]
 
 
+def test_what_changes_nothing_when_screened_is_not_tried() -> None:
+    """With one seed; of the rest everything is found all the same."""
+    screened: list[Choice] = []
+
+    def cheap(choice: Choice) -> list[Claim]:
+        screened.append(choice)
+        return judged_by(claims_of(HIDDEN))(choice)  # type: ignore[no-any-return]
+
+    found = search(MADE_UP, judged_by(claims_of(HIDDEN)), screened=cheap)
+    assert found.best.choice == HIDDEN
+    assert found.without_effect == [{"colour": "blue"}]
+    assert {"colour": "blue"} in screened and {"colour": "blue"} not in [one.choice for one in found.tried]
+
+
+def test_a_time_may_include_another_measure() -> None:
+    later = {"time": Assumption("", "", {"SYN": Alternative(add={"transfer_time_s": ["ttfb_s"]})})}
+    record = Record(
+        "", "geo", {}, 1, "Finished Ok", None, 1.0, 1.0, "", {"transfer_time_s": 28.0, "ttfb_s": 1.5}, "", {}, ()
+    )
+    ran = Campaigns([], [Cell({"scenario": "geo"}, [Run(1, Path(), record)])])
+    (cell,) = as_claimed(ran, {"time": "SYN"}, later).cells
+    assert cell.measured("transfer_time_s") == {1: 29.5}
+    assert ran.cells[0].measured("transfer_time_s") == {1: 28.0}
+
+
+def test_a_proxy_of_its_own_is_the_claims_proxy() -> None:
+    """Cells that differ in the transport of the end hosts are compared although that of the proxy is fixed."""
+    fixed = {"proxy": Assumption("", "", {"BBR": Alternative({"cc_pep": "bbr2"}, ("geo",))})}
+    cells = [Cell({"scenario": name, "cc_pep": pep}) for name, pep in (("geo", "bbr2"), ("mixed", "bbr2"))]
+    named = as_claimed(Campaigns([], cells), {"proxy": "BBR"}, fixed).cells
+    assert [one.values["cc_pep"] for one in named] == ["same", "bbr2"]
+
+
+def test_without_loss_nobody_asks_for_its_direction() -> None:
+    assumptions = read_assumptions(ASSUMPTIONS)
+    of_loss = {"loss rate", "loss direction", "loss in a row", "place of loss"}
+    lossless, lossy = ([{"scenario": "geo", "values": {"loss": [loss]}}] for loss in (0, 1))
+    assert assumptions.keys() - relevant(assumptions, lossless).keys() == of_loss
+    assert relevant(assumptions, lossy).keys() == assumptions.keys()
+
+
 def test_our_assumptions_can_be_run() -> None:
     """Each alternative alone: its values are those that the scenarios take."""
     assumptions = read_assumptions(ASSUMPTIONS)
     content = read_yaml(REPOSITORY / "campaigns/claims.yml")["scenarios"]
-    additions = Additions()
+    additions = Additions.beside_ours([explain.ALTERNATIVES])
     packages = load_packages(additions.jobs, additions)
     read = {
         name: read_with_subs(additions.all("scenarios")[name], packages)
@@ -212,6 +255,11 @@ def test_the_command_says_what_it_found(tmp_path: Path, monkeypatch: pytest.Monk
         "| C3 | WireGuard with PEP B against OpenVPN UDP | GEO | holds | holds | under all"
         in (tmp_path / "o/assumptions.md").read_text()
     )
+    explained = assumptions_of(tmp_path / "o")
+    assert explained is not None and explained.joint == "all as ours"
+    assert next((one.part, one.orbit, one.ours) for one in explained.of("C3")) == (
+        "WireGuard with PEP B against OpenVPN UDP", "geo", "holds",
+    )  # fmt: skip
     assert main.main(["explain", "C3", *options, "--quiet", "--budget", "0s"]) == 1
     assert "larger one goes on" in capsys.readouterr().out
 

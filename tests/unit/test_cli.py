@@ -78,7 +78,30 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
 
 
 def run(*arguments: str) -> int:
-    return main.main([str(ROOT / "scenarios/geo_loss.json"), "cc=bbr", "vpn=none", *arguments])
+    """With one seed, if they do not say otherwise."""
+    seeds = () if "--seeds" in arguments else ("--seeds", "1")
+    return main.main([str(ROOT / "scenarios/geo_loss.json"), "cc=bbr", "vpn=none", *seeds, *arguments])
+
+
+def test_what_is_random_is_run_with_five_seeds_after_a_first_table(
+    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(ROOT / "scenarios/geo_loss.json"), "cc=bbr", "vpn=none", "--results", str(tmp_path), "--workers", "1"]
+    assert main.main(words) == 0
+    printed = capsys.readouterr()
+    assert [one["loss"] for one in engine.ran] == ["0", "0.1", "1", *4 * ["0.1", "1"]], (
+        "the first seed of all comes first"
+    )
+    first, _, rest = printed.err.partition("now the other seeds of what is random")
+    assert (
+        "10.01     11.01   20.01" in first and "one seed, and the link is random" in first and "11 of 11 runs" in rest
+    )
+    assert "10.01  11.03 [11.01–11.05]  20.03 [20.01–20.05]" in printed.out
+    assert "over 5 seeds where something is random, else seed 1" in printed.out
+    rows = list(csv.DictReader((tmp_path / "results.csv").open()))
+    assert [(row["loss"], row["seed"]) for row in rows[:3]] == [("0", "1"), ("0.1", "1"), ("0.1", "2")]
+    assert main.main([*words, "loss=0"]) == 0
+    assert len(engine.ran) == 11 and "now the other seeds" not in capsys.readouterr().err
 
 
 def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,14 +109,14 @@ def test_a_server_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def exit_code_of_watch(program: str) -> int:
-    """Exit code of a process that watches over `sh -c program` as the job does: 0 if it is told to stop."""
+    """Exit code of a process that watches over `sh -c program` as the job does: 0 if it is told to stop, 2 if to fall."""
     pid = os.fork()
     if pid == 0:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {*vpn.SIGNALS, *vpn.WATCHED})
+        signal.pthread_sigmask(signal.SIG_BLOCK, vpn.BLOCKED)
         daemon = subprocess.Popen(["sh", "-c", program], preexec_fn=vpn.unblock_signals)
-        stopped = vpn.is_stopped(lambda: daemon.poll() is None, daemon, 0.0, lambda: None)
+        stopped = vpn.stopped_by(lambda: daemon.poll() is None, daemon, 0.0, lambda: None)
         daemon.kill()
-        os._exit(0 if stopped else 1)
+        os._exit({0: 1, vpn.FALL: 2}.get(stopped, 0))
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
@@ -135,6 +135,10 @@ def test_an_agent_ends_the_daemon_first_and_then_the_job() -> None:
 
 def test_the_order_to_stop_ends_the_wait() -> None:
     assert exit_code_of_watch("kill -TERM $PPID; exec sleep 60") == 0
+
+
+def test_the_order_to_fall_ends_it_too() -> None:
+    assert exit_code_of_watch("kill -USR1 $PPID; exec sleep 60") == 2
 
 
 def test_messages_hold_the_daemons_last_lines(tmp_path: Path) -> None:
@@ -194,7 +198,9 @@ def test_an_mtu_that_is_too_big_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_script_knows_the_networks_of_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     networks = [("to_st", "127.0.0.0/24"), ("to_pc", "192.168.10.0/24"), ("to_tv", "192.168.11.0/24")]
     monkeypatch.setattr(vpn, "own_networks", lambda: [(name, IPv4Network(network)) for name, network in networks])
-    environment = vpn.environment_of(arguments("client"), described(values={"cipher": "x"}), tmp_path)
+    environment = vpn.environment_of(
+        arguments("client"), described(values={"cipher": "x"}), tmp_path, vpn.own_networks()
+    )
     assert environment["VPN_LOCAL_NETWORK"] == "192.168.10.0/24 192.168.11.0/24"
     assert environment["VPN_REMOTE_NETWORK"] == "192.168.20.0/24"
     assert (environment["VPN_MTU"], environment["VPN_CIPHER"]) == ("1420", "x")
@@ -216,7 +222,7 @@ def _lists() -> ModuleType:
 @pytest.mark.parametrize("kind", folders.kinds())
 def test_a_folder_keeps_the_contract(kind: str) -> None:
     vpn_json = folders.describe(kind)
-    assert set(vpn_json) - {"base"} == KEYS
+    assert set(vpn_json) - {"base", "needs"} == KEYS
     overhead_bytes = vpn_json["overhead_bytes"]
     assert overhead_bytes is None or vpn_json["inner_mtu"] + overhead_bytes <= 1500
     assert all(os.access(folders.scripts(kind) / script, os.X_OK) for script in ("keygen", "up", "down"))

@@ -56,6 +56,7 @@ def test_one_seed_of_a_random_link_is_warned_of() -> None:
     assert "random" not in campaign_table(campaign((1, 2), loss=("0", "1")), []).note
     assert "random" not in campaign_table(campaign((1,), loss=("0",)), []).note
     assert is_random({"loss": "0", "return_loss": "same", "link_file": "leo.csv"})
+    assert is_random({"loss": "0", "orbit": "measured", "rate": "none"}), "a satellite that is a link file"
     assert not is_random({"loss": "0", "return_loss": "same", "jitter_ms": "0", "link_file": "none"})
 
 

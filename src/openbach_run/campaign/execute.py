@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import queue
+import random
 import shlex
 import threading
 import time
@@ -54,6 +55,9 @@ class Executor:
     store: Store
     cpus: Sequence[int]
     rerun: bool
+    first: Callable[[list[Record]], None] | None = None
+    """Gets the records when each cell has been run once: with it, what is left to do of the first seeds is done first."""
+    in_real_time: bool = False
     records: dict[str, Record] = field(default_factory=dict)
     failed: list[Record] = field(default_factory=list)
 
@@ -64,7 +68,7 @@ class Executor:
     def execute(self, runs: Sequence[PlannedRun], reporter: Reporter) -> None:
         """Adds each run to results.csv as it ends; at the end that has them in the order of `runs`. Raises what the first
         failing worker raised (a full disk, say); KeyboardInterrupt ends the guests."""
-        waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
+        to_run: list[PlannedRun] = []
         begin_s = time.monotonic()
         for number, one in enumerate(runs):
             if time.monotonic() - begin_s > LONG_S:
@@ -73,8 +77,17 @@ class Executor:
             if done is not None:
                 self.records[done.run_id] = done
             if self.rerun or done is None:
-                waiting.put(one)
-        to_do = waiting.qsize()
+                to_run.append(one)
+        if self.in_real_time:
+            to_run = interleaved(to_run)
+        elif self.first is not None:
+            to_run.sort(key=lambda one: one.spec.seed)
+        waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
+        for one in to_run:
+            waiting.put(one)
+        to_do = len(to_run)
+        least = min((one.spec.seed for one in runs), default=0)
+        self._awaited = {one.spec.run_id for one in to_run if one.spec.seed == least} if self.first else set()
         self._progress = _Progress(reporter, to_do, len(runs) - to_do)
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
@@ -143,6 +156,10 @@ class Executor:
                 said = record.error or "it gave no reason"
                 self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}")
             self._add_result(self.records.get(spec.run_id))
+            if spec.run_id in self._awaited:
+                self._awaited.remove(spec.run_id)
+                if not self._awaited and self.first is not None:
+                    self.first(self.known(self._runs))
 
     def _again(self, found: Withdrawn, waiting: queue.SimpleQueue[PlannedRun]) -> None:
         """Withdrawn runs wait once more."""
@@ -175,12 +192,22 @@ class Executor:
             self._write_results(self._listed)
 
 
+def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Every cell once, in random order, then every cell again with the next seed: what else the machine does, or its CPU's
+    heat, then is no cell's own."""
+    by_seed: dict[int, list[PlannedRun]] = {}
+    for one in runs:
+        by_seed.setdefault(one.spec.seed, []).append(one)
+    return [one for group in by_seed.values() for one in random.sample(group, len(group))]
+
+
 def cpus_for(workers: int | None) -> list[int]:
-    """The CPU of each of so many workers; without a number one for each CPU that this process may use. Raises InputError."""
+    """The CPU of each of so many workers; without a number one for each CPU that this process may use. They begin with another
+    CPU in the next process: of two commands with one run each, neither waits for the other. Raises InputError."""
     available = sorted(os.sched_getaffinity(0))
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: at least 1")
-    return [available[number % len(available)] for number in range(workers or len(available))]
+    return [available[(os.getpid() + number) % len(available)] for number in range(workers or len(available))]
 
 
 def known_record(store: Store, planned: PlannedRun) -> Record | None:

@@ -25,6 +25,7 @@ from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_sce
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_in, names_used
 from openbach_run.openbach.values import jobs_started
+from openbach_run.results.chance import is_random
 from openbach_run.satellite.given import ORBIT, Presets, in_force, read_link_file, read_presets
 from openbach_run.topology.hosts import Inventory
 
@@ -52,6 +53,8 @@ class Campaign:
     """Of the satellites, by their names."""
     measures: Declared = field(default_factory=dict)
     """What its jobs measure."""
+    more_seeds: tuple[int, ...] = ()
+    """Also of cells in which chance has a part."""
 
     @property
     def swept(self) -> list[str]:
@@ -88,7 +91,10 @@ class Campaign:
     @property
     def most_runs(self) -> int:
         """How many runs there are, or a few more (cells that are alike count once), without making the cells."""
-        return prod(map(len, self.values.values())) * len(self.seeds)
+        return prod(map(len, self.values.values())) * len((*self.seeds, *self.more_seeds))
+
+    def seeds_of(self, cell: Mapping[str, str]) -> tuple[int, ...]:
+        return (*self.seeds, *(self.more_seeds if is_random(cell) else ()))
 
     @cached_property
     def cells(self) -> list[dict[str, str]]:
@@ -145,7 +151,7 @@ class Campaign:
             CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
             for cell, used in zip(self.cells, self.uses(packages, additions), strict=True)
         )
-        return [RunSpec(cell, seed) for cell in cells for seed in self.seeds]
+        return [RunSpec(cell, seed) for cell in cells for seed in self.seeds_of(cell.values)]
 
     def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
         return {name: files[cell[name]] for name, files in self.link_files.items() if cell[name] in files}

@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from openbach_run.commands.main import parser as parser_of_runs
+from openbach_run.commands.run import commit
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
 from openbach_run.paths import REPOSITORY
@@ -30,16 +31,19 @@ from openbach_run.report.assumptions import (
     needed,
     read_assumptions,
     regions,
+    relevant,
     scenarios_under,
     search,
 )
 from openbach_run.report.cells import file_name, read_campaigns
 from openbach_run.report.claims import SATCOM, Claim, judge, read_claims
+from openbach_run.report.explained import FILE, Explained, Map
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.tables import Table, as_markdown
 from openbach_run.yaml_files import read_yaml
 
 CAMPAIGN = REPOSITORY / "campaigns/claims.yml"
+ALTERNATIVES = REPOSITORY / "reports/alternatives"
 DESCRIPTION = """\
 Searches for the assumptions under which the published report's claims hold. Its text
 leaves open, say, in which direction packets are lost and how large the buffer is:
@@ -74,6 +78,11 @@ def parser() -> argparse.ArgumentParser:
         help=f"as for a scenario (default {MIN_SEEDS}; fewer decide nothing)",
     )
     made.add_argument(
+        "--screen",
+        metavar="N",
+        help="so many seeds to find out which alternatives change anything; those that do are run with all seeds",
+    )
+    made.add_argument(
         "--assumptions", metavar="FILE", type=Path, default=REPOSITORY / "reports/assumptions.yml", help="what is open"
     )
     made.add_argument("--results", metavar="DIR", type=Path, default=Path("results/explain"), help="where the runs go")
@@ -87,24 +96,25 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     end_s = time.monotonic() + _seconds(arguments.budget)
-    assumptions = read_assumptions(arguments.assumptions)
     described = _claims(arguments.claims)
     scenarios = needed(read_yaml(CAMPAIGN)["scenarios"], described.values())
+    assumptions = relevant(read_assumptions(arguments.assumptions), scenarios)
 
-    def judged(choice: Choice) -> list[Claim]:
+    def judged(choice: Choice, seeds: str = arguments.seeds) -> list[Claim]:
         if not arguments.quiet:
             print(f"explain: {words(choice)}", file=sys.stderr)
-        folder = arguments.results / (
-            file_name(*(f"{name}_{value}" for name, value in sorted(choice.items()))) or "ours"
-        )
-        run_campaign(folder, scenarios_under(scenarios, choice, assumptions), arguments.seeds, arguments.quiet)
+        name = file_name(*(f"{name}_{value}" for name, value in sorted(choice.items()))) or "ours"
+        folder = arguments.results / (name if seeds == arguments.seeds else f"{name}-{seeds}")
+        run_campaign(folder, scenarios_under(scenarios, choice, assumptions), seeds, arguments.quiet)
         campaigns = as_claimed(read_campaigns([folder]), choice, assumptions)
         return [judge(name, one, campaigns) for name, one in described.items()]
 
-    found = search(assumptions, judged, lambda: time.monotonic() < end_s)
+    screened = cache_of(lambda choice: judged(choice, arguments.screen)) if arguments.screen else None
+    found = search(assumptions, judged, lambda: time.monotonic() < end_s, screened)
     arguments.output.mkdir(parents=True, exist_ok=True)
     command = shlex.join(["./openbach-run", "explain", *argv])
     (arguments.output / "assumptions.md").write_text(answer(found, assumptions, command))
+    (arguments.output / FILE).write_text(map_of(found, command).as_json())
     (arguments.output / "tried.csv").write_text(tried_csv(found))
     best = {"seeds": MIN_SEEDS, "scenarios": scenarios_under(scenarios, found.best.choice, assumptions)}
     (arguments.output / "best.yml").write_text(yaml.safe_dump(best, sort_keys=False))
@@ -136,9 +146,13 @@ def run_campaign(folder: Path, scenarios: Sequence[Mapping[str, Any]], seeds: st
     from openbach_run.commands.run import run
 
     folder.mkdir(parents=True, exist_ok=True)
+    runs = folder / "runs"
+    if not runs.exists():  # a run that several choices have is executed once
+        (folder.parent / "runs").mkdir(exist_ok=True)
+        runs.symlink_to(Path("../runs"))
     file = folder / "campaign.yml"
     file.write_text(yaml.safe_dump({"seeds": seeds, "scenarios": list(scenarios)}, sort_keys=False))
-    options = ["--seeds", seeds, "--results", str(folder), *(["--quiet"] if quiet else [])]
+    options = ["--seeds", seeds, "--results", str(folder), "--with", str(ALTERNATIVES), *(["--quiet"] if quiet else [])]
     table = io.StringIO()
     with redirect_stdout(table):
         run(parser_of_runs().parse_args([str(file), *options]))
@@ -179,7 +193,10 @@ def answer(found: Search, assumptions: Mapping[str, Assumption], command: str) -
         [
             "# Assumptions under which the published report's claims hold",
             "",
-            f"{_summary(found)} {len(found.tried)} choices were tried.",
+            f"{_summary(found)} {len(found.tried)} choices were tried."
+            + (
+                f" Without effect alone: {'; '.join(map(words, found.without_effect))}." if found.without_effect else ""
+            ),
             "",
             f"    {command}",
             "",
@@ -190,6 +207,28 @@ def answer(found: Search, assumptions: Mapping[str, Assumption], command: str) -
             as_markdown(asked),
         ]
     )
+
+
+def cache_of(judged: Callable[[Choice], list[Claim]]) -> Callable[[Choice], list[Claim]]:
+    known: dict[frozenset[tuple[str, str]], list[Claim]] = {}
+
+    def once(choice: Choice) -> list[Claim]:
+        key = frozenset(choice.items())
+        if key not in known:
+            known[key] = judged(choice)
+        return known[key]
+
+    return once
+
+
+def map_of(found: Search, command: str) -> Map:
+    """For the technical report."""
+    changed, where, joint = effects(found), regions(found), found.best.findings()
+    findings = [
+        Explained(*key, one.verdict, joint[key].verdict if key in joint else "", where[key], _drivers(changed[key]))
+        for key, one in found.tried[0].findings().items()
+    ]
+    return Map(command, commit() or "", found.whole, words(found.best.choice), findings)
 
 
 def _drivers(some: Sequence[Any]) -> str:

@@ -15,11 +15,14 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import PROJECT
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+CLOCKS = ("virtual", "real")
+"""As results/record.py has them, which this does not wait for."""
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.report.command",
     "archive": "openbach_run.bundle.archive",
     "bundle": "openbach_run.bundle.command",
+    "calibrate": "openbach_run.commands.calibrate",
     "capture": "openbach_run.commands.capture",
     "completion": "openbach_run.commands.completion",
     "expand": "openbach_run.commands.expand",
@@ -45,6 +48,7 @@ commands (each has its own --help):
   openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
   openbach-run bundle -o FILE                    one file that runs anywhere, without installation or network
   openbach-run archive RESULTS… -o DIR           results, report and bundle together; --verify repeats some runs
+  openbach-run calibrate NAME                    what packets of VPNs cost this CPU, for cpu=NAME in virtual time
   openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
 """
 
@@ -86,7 +90,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--seeds",
         metavar="N|A,B,…",
-        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 1, or as in the campaign file)",
+        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 5 where something is random, else 1; or as in "
+        "the campaign file)",
     )
     made.add_argument(
         "--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)"
@@ -114,9 +119,16 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--engine",
-        choices=["virtual", "controller"],
+        choices=["virtual", "native", "controller"],
         default="virtual",
-        help="what executes the runs: virtual time on this machine (default), or a real OpenBACH platform",
+        help="what executes the runs: virtual time on this machine (default), this machine's own kernel in real time, or a"
+        " real OpenBACH platform",
+    )
+    made.add_argument(
+        "--clock",
+        choices=CLOCKS,
+        default=CLOCKS[0],
+        help="of the virtual engine: virtual (default), or real, which checks it (docs/method/time.md)",
     )
     made.add_argument(
         "--controller",

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +18,14 @@ from openbach_run.additions import Additions, joined
 from openbach_run.campaign.execute import Executor, PlannedRun, cpus_for
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.forecast import forecast
+from openbach_run.campaign.needs import check_host
 from openbach_run.campaign.plan import Campaign, notes_of, plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.engine.contract import Engine
+from openbach_run.engine.native import cpu
+from openbach_run.engine.native.engine import NativeEngine
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
@@ -31,8 +35,9 @@ from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
+from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.files import as_csv, as_json, write_parquet
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import VIRTUAL, Record, Store
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.inventory import load_inventory
@@ -63,6 +68,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     if arguments.workers is not None and arguments.scheduler is not None:
         raise InputError("--workers: a cluster runs as many at a time as its workers have threads")
     controller = _controller(arguments)
+    _check_real_time(arguments)
     additions = Additions.beside_ours(arguments.additions)
     path = path_of(arguments.scenario, additions)
     packages = load_packages([*arguments.jobs, *additions.jobs], additions)
@@ -71,7 +77,12 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
 
         return check(path, packages, arguments.format == "json", arguments.inventory)
     campaigns = campaigns_of(path, arguments, packages, additions)
-    cpus = cpus_for(arguments.workers) if controller is None else [0]
+    in_real_time = bool(_chosen(arguments))
+    cpus = (
+        [0]
+        if controller is not None
+        else cpus_for(1 if in_real_time and arguments.workers is None else arguments.workers)
+    )
     for campaign in campaigns:
         _warn(campaign, packages)
     name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
@@ -84,9 +95,13 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         planned = _planned(campaigns, arguments, packages, additions, controller)
         store.write("campaign.json", _description(path, arguments, campaigns, planned))
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
-        executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun)
+        executor = Executor(
+            store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time=in_real_time
+        )
         try:
             with Reporter(arguments.quiet) as reporter:
+                if not arguments.quiet and any(one.more_seeds for one in campaigns):
+                    executor.first = partial(_show_first, reporter, campaigns, store.runs)
                 executor.execute(planned, reporter)
         finally:
             known = unfold_all(executor.known(planned), store.runs)
@@ -121,9 +136,11 @@ def campaigns_of(
     if _is_campaign_file(path):
         return plan_file(path, arguments.settings, seeds, packages, additions)
     try:
-        return [plan(path, arguments.settings, seeds or (1,), packages)]
+        campaign = plan(path, arguments.settings, seeds or (1,), packages)
     except Malformed as error:
         raise InputError(f"{path}: {error}") from error
+    takes_more = seeds is None and arguments.engine != "controller"  # whose clock is real
+    return [replace(campaign, more_seeds=tuple(range(2, MIN_SEEDS + 1))) if takes_more else campaign]
 
 
 def _is_campaign_file(path: Path) -> bool:
@@ -145,6 +162,21 @@ def _controller(arguments: argparse.Namespace) -> Controller | None:
     return Controller(read_access(arguments.controller, Path(CONTROLLER_FILE)))
 
 
+def _check_real_time(arguments: argparse.Namespace) -> None:
+    """Raises InputError for options that do not go with real time."""
+    if arguments.clock == "real" and arguments.engine != "virtual":
+        raise InputError(
+            f"--clock real is of the virtual engine; the time of --engine {arguments.engine} is always real"
+        )
+    if arguments.scheduler is not None and (arguments.clock == "real" or arguments.engine == "native"):
+        raise InputError("--scheduler: a cluster checks one worker's packets by another's; in real time they differ")
+    if arguments.engine == "native":
+        if arguments.pcap:
+            raise InputError("--pcap: packets are captured by the virtual engine; natively let a job do it (tcpdump)")
+        if arguments.workers not in (None, 1):
+            raise InputError("--workers: native runs share this machine's CPUs, they go one at a time")
+
+
 def _planned(
     campaigns: Sequence[Campaign],
     arguments: argparse.Namespace,
@@ -159,9 +191,12 @@ def _planned(
             inventory = _inventory(campaign, arguments, additions, controller)
             engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
             engine.prepare(reporter.show)
+            if isinstance(engine, NativeEngine):
+                check_host(campaign, packages, additions, engine.host)
+            measures = {**campaign.measures, **(cpu.MEASURES if isinstance(engine, NativeEngine) else {})}
             scenario, options = _shown(campaign.path), tuple(_options(controller, arguments))
             for spec in campaign.runs(packages, inventory, additions, engine.identity_of):
-                planned[spec.run_id] = PlannedRun(spec, engine, scenario, campaign.measures, options)
+                planned[spec.run_id] = PlannedRun(spec, engine, scenario, measures, options)
     return list(planned.values())
 
 
@@ -178,7 +213,9 @@ def _engine(
         return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
     uses = joined(campaign.uses(packages, additions))
     parts = parts_of(uses, packages, additions)
-    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts), pcap=arguments.pcap)
+    if arguments.engine == "native":
+        return NativeEngine(REPOSITORY, guest_code(REPOSITORY, parts))
+    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts), pcap=arguments.pcap, clock=arguments.clock)
     if arguments.scheduler is None:
         return virtual
     from openbach_run.engine.cluster import ClusterEngine
@@ -204,9 +241,15 @@ def _inventory(
 def _options(controller: Controller | None, arguments: argparse.Namespace) -> list[str]:
     """Those of the command that say what and where a run is executed."""
     if controller is None:
-        return _path_options(arguments)
+        chosen = [word for name, value in _chosen(arguments).items() for word in (f"--{name}", value)]
+        return [*_path_options(arguments), *chosen]
     platform = ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
     return [*_path_options(arguments), *platform]
+
+
+def _chosen(arguments: argparse.Namespace) -> dict[str, str]:
+    """Engine and clock, as far as they are not those of virtual time: no report takes such runs for the same as others."""
+    return {name: value for name in ("engine", "clock") if (value := getattr(arguments, name)) != VIRTUAL}
 
 
 def _shown(path: Path) -> str:
@@ -227,10 +270,11 @@ def _description(
 ) -> Iterator[str]:
     """What was asked for, as JSON, a run a line: a report shows also what has not been run."""
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
-    options += _path_options(arguments)
+    options += _path_options(arguments) if arguments.engine == "controller" else _options(None, arguments)
     asked = {
         "command": shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options]),
-        "commit": _commit(),
+        "commit": commit(),
+        "apart": _chosen(arguments),
         "plots": {campaign.scenario.name: campaign.plot for campaign in campaigns},
     }
     yield from (f"{'{' if number == 0 else ' '}{json.dumps(name)}: {json.dumps(value)},\n"
@@ -242,7 +286,7 @@ def _description(
     yield "]}\n"
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """Of this checkout; None where it is none, or has changes that no commit has."""
 
     def git(*words: str) -> str | None:
@@ -272,6 +316,15 @@ def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
 
 def _lack_captures(store: Store, planned: Sequence[PlannedRun]) -> bool:
     return not all((store.runs / one.spec.run_id / "capture.pcapng").exists() for one in planned)
+
+
+def _show_first(reporter: Reporter, campaigns: Sequence[Campaign], runs: Path, known: Sequence[Record]) -> None:
+    """The tables of the first seed, if others are to come."""
+    once = [replace(one, more_seeds=()) for one in campaigns]
+    done = unfold_all([one for one in known if one.seed == once[0].seeds[0]], runs)
+    if len(done) < len(known) or any(len(one.seeds_of(cell)) > 1 for one in campaigns for cell in one.cells):
+        tables = [as_text(campaign_table(unfold_campaign(one, done), done)) for one in once]
+        reporter.say("\n".join([*tables, "now the other seeds of what is random (--seeds 1 is without):"]))
 
 
 def _print(form: str, directory: Path, campaigns: Sequence[Campaign], known: Sequence[Record]) -> None:

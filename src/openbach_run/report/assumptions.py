@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a published text leaves open (reports/assumptions.yml), and the search for the assumptions under which its claims hold.
 
-First each alternative is tried alone, with all others as our scenarios have them. Those that change any comparison by more
-than the margin are influential. The search begins with all influential alternatives that alone bring the claims nearer, taken
+First each alternative is tried alone, with all others as our scenarios have them: with one seed only, if that is how it is
+screened, then again with all seeds if it changes something. Those that change any comparison by more than the margin are
+influential. The search begins with all influential alternatives that alone bring the claims nearer, taken
 together, or with a single one if that is nearer. It goes to the nearest neighbour (one assumption changed, or two where one
 leads no nearer) until none is nearer. How near the claims are is how far their comparisons lie outside their bounds: how many
 hold is too coarse to lead anywhere. Of all that was tried, that under which most holds is the result. Everything is paired by
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
@@ -21,14 +22,18 @@ from statistics import median
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.report.cells import Campaigns, Cell, matches
+from openbach_run.openbach.scenario import SAME
+from openbach_run.report.cells import Campaigns, Cell, Run, matches
 from openbach_run.report.claims import BUT_FOR, CANNOT_TELL, DOES_NOT, HOLDS, MARGIN, Claim, Comparison, Finding
 from openbach_run.report.groups import groups
 from openbach_run.yaml_files import read_texts
 
 KEYS = ("asks", "ours", "alternatives")
-CHANGES = ("set", "scenarios", "read")
+CHANGES = ("set", "scenarios", "read", "add")
+OPTIONAL = "needs"
 
+FOLLOWERS = ("cc_pep", "cc_tunnel", "initcwnd_pep")
+"""Arguments that are as the end hosts' in claims which do not name them."""
 MOST_TOGETHER = 2
 """So many assumptions are changed at once where changing one leads no nearer."""
 
@@ -44,6 +49,8 @@ class Alternative:
     set: dict[str, str] = field(default_factory=dict)
     scenarios: tuple[str, ...] = ()
     read: dict[str, dict[str, str]] = field(default_factory=dict)
+    add: dict[str, list[str]] = field(default_factory=dict)
+    """Measure → measures that it includes besides."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,8 @@ class Assumption:
     asks: str
     ours: str
     alternatives: dict[str, Alternative]
+    needs: dict[str, Any] = field(default_factory=dict)
+    """Of values that a cell has, those without which it says nothing."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,8 @@ class Search:
 
     tried: list[Tried]
     whole: bool
+    without_effect: list[dict[str, str]] = field(default_factory=list)
+    """What was screened and changed nothing."""
 
     @property
     def best(self) -> Tried:
@@ -110,14 +121,33 @@ def read_assumptions(file: Path) -> dict[str, Assumption]:
 
 
 def _assumption(where: str, given: Any) -> Assumption:
-    if not isinstance(given, dict) or given.keys() != set(KEYS) or not isinstance(given["alternatives"], dict):
+    if (
+        not isinstance(given, dict)
+        or given.keys() - {OPTIONAL} != set(KEYS)
+        or not isinstance(given["alternatives"], dict)
+    ):
         raise InputError(f"{where}: should have the keys {', '.join(KEYS)}, the last an object")
     alternatives = {}
     for name, one in given["alternatives"].items():
         if not isinstance(one, dict) or not one or one.keys() - set(CHANGES):
             raise InputError(f"{where}.alternatives.{name}: should have some of the keys {', '.join(CHANGES)}")
-        alternatives[name] = Alternative(one.get("set", {}), tuple(one.get("scenarios", ())), one.get("read", {}))
-    return Assumption(given["asks"], given["ours"], alternatives)
+        changes = (one.get("read", {}), one.get("add", {}))
+        alternatives[name] = Alternative(one.get("set", {}), tuple(one.get("scenarios", ())), *changes)
+    needs = {
+        argument: {key: float(value) for key, value in allowed.items()} if isinstance(allowed, dict) else allowed
+        for argument, allowed in given.get(OPTIONAL, {}).items()
+    }
+    return Assumption(given["asks"], given["ours"], alternatives, needs)
+
+
+def relevant(assumptions: Mapping[str, Assumption], scenarios: Sequence[Mapping[str, Any]]) -> dict[str, Assumption]:
+    """Those that can change something in a campaign file's scenarios."""
+    cells = [Cell({name: str(value)}) for one in scenarios for name, some in one["values"].items() for value in some]
+    return {
+        name: one
+        for name, one in assumptions.items()
+        if all(any(matches(cell, {argument: allowed}) for cell in cells) for argument, allowed in one.needs.items())
+    }
 
 
 def scenarios_under(
@@ -171,11 +201,27 @@ def as_claimed(campaigns: Campaigns, choice: Choice, assumptions: Mapping[str, A
     chosen = _chosen(choice, assumptions)
     claimed = {(name, value) for one in chosen for name, instead in one.read.items() for value in instead}
     back = {(name, _run_for(name, value, chosen)): value for name, value in claimed}
-    cells = [
-        Cell({name: back.get((name, value), value) for name, value in cell.values.items()}, cell.runs)
-        for cell in campaigns.cells
-    ]
+    cells = []
+    for cell in campaigns.cells:
+        values = {name: back.get((name, value), value) for name, value in cell.values.items()}
+        for one in chosen:
+            if not one.scenarios or values["scenario"] in one.scenarios:
+                values |= {name: SAME for name in one.set if name in FOLLOWERS}
+        cells.append(Cell(values, [_with_added(run, chosen) for run in cell.runs]))
     return Campaigns(campaigns.commands, cells, campaigns.declared, campaigns.plots)
+
+
+def _with_added(run: Run, chosen: Sequence[Alternative]) -> Run:
+    added = {name: others for one in chosen for name, others in one.add.items()}
+    if run.record is None or not added:
+        return run
+    before = run.record.measures
+    sums = {
+        name: sum(before[one] or 0 for one in (name, *others))
+        for name, others in added.items()
+        if all(before.get(one) is not None for one in (name, *others))
+    }
+    return replace(run, record=replace(run.record, measures={**before, **sums}))
 
 
 def _chosen(choice: Choice, assumptions: Mapping[str, Assumption]) -> list[Alternative]:
@@ -187,46 +233,58 @@ def search(
     assumptions: Mapping[str, Assumption],
     judged: Callable[[Choice], list[Claim]],
     may_go_on: Callable[[], bool] = lambda: True,
+    screened: Callable[[Choice], list[Claim]] | None = None,
 ) -> Search:
-    """Tries choices until none is nearer, or until it may not go on. Each is judged once."""
+    """Tries choices until none is nearer, or until it may not go on. Each is judged once, after it was `screened` (judged in a
+    cheaper way) if that is given and no other assumption differs."""
     tried: dict[frozenset[tuple[str, str]], Tried] = {}
+    without_effect: list[dict[str, str]] = []
 
-    def try_one(choice: Choice) -> Tried | None:
+    def try_one(choice: Choice) -> Tried:
         key = frozenset(choice.items())
         if key not in tried:
             if tried and not may_go_on():
-                return None
+                raise _Over
             tried[key] = Tried(dict(choice), judged(choice))
         return tried[key]
 
-    for choice in _choices(assumptions, try_one):
-        if try_one(choice) is None:
-            return Search(list(tried.values()), whole=False)
-    return Search(list(tried.values()), whole=True)
+    def moves(choice: Choice) -> bool:
+        if screened is None:
+            return True
+        if not may_go_on():
+            raise _Over
+        if _is_moved(Tried({}, screened({})), Tried(dict(choice), screened(choice))):
+            return True
+        without_effect.append(dict(choice))
+        return False
+
+    try:
+        _search(assumptions, try_one, moves)
+    except _Over:
+        return Search(list(tried.values()), whole=False, without_effect=without_effect)
+    return Search(list(tried.values()), whole=True, without_effect=without_effect)
 
 
-def _choices(
-    assumptions: Mapping[str, Assumption], try_one: Callable[[Choice], Tried | None]
-) -> Iterator[dict[str, str]]:
-    """What is to be tried next, by what came of all before."""
-    yield {}
+class _Over(Exception):
+    """The budget is."""
+
+
+def _search(
+    assumptions: Mapping[str, Assumption], try_one: Callable[[Choice], Tried], moves: Callable[[Choice], bool]
+) -> None:
     base = try_one({})
     alone = [{name: value} for name, one in assumptions.items() for value in one.alternatives]
-    yield from alone
-    known = {next(iter(choice.items())): one for choice in alone if (one := try_one(choice))}
-    assert base is not None
+    known = {next(iter(choice.items())): try_one(choice) for choice in filter(moves, alone)}
     influential = [pair for pair, one in known.items() if _is_moved(base, one)]
     better: dict[str, str] = {}
     for name, value in sorted(influential, key=lambda pair: -known[pair].distance):
         if known[name, value].distance < base.distance:
             better[name] = value  # of one assumption's alternatives the nearest
-    yield better
-    best = min(filter(None, (base, try_one(better), *known.values())), key=lambda one: one.distance)
+    best = min((base, try_one(better), *known.values()), key=lambda one: one.distance)
     together = 1
     while together <= MOST_TOGETHER:
-        neighbours = list(_neighbours(best.choice, influential, together))
-        yield from neighbours
-        nearest = min(filter(None, map(try_one, neighbours)), key=lambda one: one.distance, default=best)
+        neighbours = _neighbours(best.choice, influential, together)
+        nearest = min(map(try_one, neighbours), key=lambda one: one.distance, default=best)
         if nearest.distance < best.distance:
             best, together = nearest, 1
         else:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from openbach_run.openbach.measures import Measure, in_words
+from openbach_run.openbach.measures import Measure, measure_of
 from openbach_run.report.cells import Cell
+from openbach_run.report.words import in_good_units, title_of
 from openbach_run.results.intervals import difference
 
 RELEVANT = 0.1
@@ -17,34 +18,93 @@ SAME = 0.02
 """A measure whose ratio is that of the judged one or its inverse within this is the same thing said again: the goodput of a
 transfer of fixed size beside its time."""
 MOST = 3
+REPEATED = ("retransmits", "forward_dropped_packets", "forward_lost_packets")
+CARRIED = "forward_sent_bytes"
+"""What the link towards the user carried, all headers included."""
+SHOWS = {  # a measure that differs → what it means that it is greater, and what that it is less
+    "forward_dropped_packets": ("the full buffer drops more", "the full buffer drops less"),
+    "return_dropped_packets": ("the full buffer from the user drops more", "the full buffer from the user drops less"),
+    "forward_lost_packets": ("the link loses more at random", "the link loses less at random"),
+    "forward_queue_delay_ms": ("the queue is longer", "the queue is shorter"),
+    "retransmits": ("the sender repeats more", "the sender repeats less"),
+    "ttfb_s": ("the data begin later", "the data begin earlier"),
+    "handshake_time_s": ("handshakes take longer", "handshakes are shorter"),
+}
+"""The order is from causes to consequences."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A measure in words, with its median in both cells."""
+    """A measure, with its median in both cells."""
 
+    column: str
     words: str
     here: float
     there: float
+    unit: str
 
     @property
     def part(self) -> float:
         """By how much they differ, as a part of the greater one."""
         return abs(self.here - self.there) / max(abs(self.here), abs(self.there))
 
+    @property
+    def told(self) -> str:
+        """`the full buffer drops more (412 packets against 3)`"""
+        greater, less = SHOWS.get(self.column, (self.words, self.words))
+        shown = greater if self.here > self.there else less
+        figures = f"{_number(self.here)} {self.unit}".rstrip() + f" against {_number(self.there)}"
+        return f"{shown} ({figures})" if self.column in SHOWS else f"{shown} {figures}"
+
+
+def mechanism(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> str:
+    """What the runs of two cells show beside the measure that is judged, in words; "" if nothing."""
+    carried, ratio = _ratio(cell, against, CARRIED), _ratio(cell, against, judged)
+    seen = [one.told for one in differences(cell, against, judged, declared)]
+    seen += _repeated_in_vain(cell, against)
+    if carried is not None and abs(carried - 1) > SAME / 4:
+        amount = f"{100 * abs(carried - 1):.1f} % {'more' if carried > 1 else 'fewer'}"
+        on_link = f"the link carries {amount} bytes towards the user (headers, repetitions)"
+        explained = ratio not in (None, 1) and any(
+            abs(carried / one - 1) <= SAME for one in (ratio or 1, 1 / (ratio or 1))
+        )
+        within = f"{100 * SAME:.0f} %"
+        return f"{on_link}, which accounts for it within {within}" if explained else "; ".join([*seen, on_link])
+    return "; ".join(seen)
+
+
+def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
+    """Segments of a download that its sender sent again although the link lost fewer packets: as TCP in TCP does."""
+
+    def in_vain(one: Cell) -> tuple[float, float] | None:
+        whole = one.values.get("loss_at", "satellite") == "satellite" and one.values.get("direction") != "upload"
+        measured = [list(one.measured(name).values()) for name in REPEATED] if whole else []
+        if not measured or not all(measured):
+            return None
+        sent_again, dropped, lost = map(median, measured)
+        return sent_again - dropped - lost, sent_again
+
+    here, there = in_vain(cell), in_vain(against)
+    if here is None or there is None or here[0] < RELEVANT * here[1] or here[0] <= max(there[0], 0) * (1 + RELEVANT):
+        return []
+    return [f"at least {here[0]:.0f} of its {here[1]:.0f} repeated segments were not lost on the link"]
+
 
 def differences(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> list[Difference]:
-    """The measures beside `judged` that tell the cells apart, those that differ most first; at most MOST."""
+    """The measures beside `judged` that tell the cells apart, causes before consequences, then those that differ most first;
+    at most MOST."""
     names = dict.fromkeys(name for run in cell.runs if run.record for name in run.record.measures if name != judged)
     of_judged = _ratio(cell, against, judged)
     found = []
     for name in names:
         changed = difference(cell.measured(name), against.measured(name))
-        if changed is None or not changed.median:
+        if changed is None or not changed.median or name == CARRIED:
             continue
-        one = Difference(in_words(name, declared), _median(cell, name), _median(against, name))
+        here, there = _median(cell, name), _median(against, name)
+        units = in_good_units(measure_of(name, declared)[1], (here, there))
+        one = Difference(name, title_of(name, declared), here * units.factor, there * units.factor, units.unit)
         ends = (changed.median if end is None else end for end in (changed.low, changed.high))
-        is_relevant = min(map(abs, ends)) >= RELEVANT * max(abs(one.here), abs(one.there))
+        is_relevant = min(map(abs, ends)) >= RELEVANT * max(abs(here), abs(there))
         ratio = _ratio(cell, against, name)
         is_same = (
             of_judged is not None
@@ -53,7 +113,13 @@ def differences(cell: Cell, against: Cell, judged: str, declared: Sequence[Measu
         )
         if is_relevant and not is_same and _same_sign(changed.low, changed.high):
             found.append(one)
-    return sorted(found, key=lambda one: -one.part)[:MOST]
+    order = list(SHOWS)
+    place = {name: number for number, name in enumerate(order)}
+    return sorted(found, key=lambda one: (place.get(one.column, len(order)), -one.part))[:MOST]
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def _ratio(cell: Cell, against: Cell, measure: str) -> float | None:

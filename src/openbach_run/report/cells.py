@@ -18,11 +18,12 @@ from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
 from openbach_run.paths import REPOSITORY
+from openbach_run.report.words import said
 from openbach_run.results import run_files
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_time import least_transfer_time_s
 from openbach_run.results.measures import measures_of_all
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import VIRTUAL, Record, Store
 
 FACTORS = ("vpn", "pep", "cc", "loss")
 """What the published report's tables tell apart."""
@@ -77,7 +78,7 @@ class Cell:
     @property
     def is_virtual(self) -> bool:
         """Whether a run of it was in virtual time, where the CPU costs nothing."""
-        return any(run.record is not None and run.record.identity.get("engine") == "virtual" for run in self.runs)
+        return any(run.record is not None and run.record.clock == VIRTUAL for run in self.runs)
 
     @property
     def least_transfer_time_s(self) -> float | None:
@@ -141,7 +142,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
                 orbits[name] = _orbit_argument(run_files.document(run_dir, "run.json")["scenario"])
             orbit = str(orbits.get(name, ""))
             orbit = arguments.get(orbit[1:], "") if orbit[:1] == "$" else orbit
-            values = {"scenario": name, "orbit": orbit, **_followers_named(arguments)}
+            values = {"scenario": name, "orbit": orbit, **_followers_named(arguments), **asked.get("apart", {})}
             values = {printable(one): printable(value) for one, value in values.items()}
             cell = cells.setdefault(tuple(values.items()), Cell(values))
             if planned["seed"] not in seeds.setdefault(id(cell), set()):
@@ -275,19 +276,3 @@ class Partners:
 def name_of(cell: Cell, names: Sequence[str]) -> str:
     """`geo, wireguard, PEP B, cubic, 1 % loss`: the cell's values of these arguments, for a sentence."""
     return ", ".join(said(name, cell.values[name]) for name in names if cell.values.get(name))
-
-
-def said(name: str, value: str) -> str:
-    match name:
-        case "scenario" | "cc" | "vpn" if not (name == "vpn" and value == "none"):
-            return value
-        case "vpn":
-            return "no VPN"
-        case "orbit":
-            return value.upper()
-        case "pep":
-            return "no PEP" if value == "none" else f"PEP {value}"
-        case "loss":
-            return f"{value} % loss"
-        case _:
-            return f"{name}={value}"

@@ -19,8 +19,9 @@ from typing import Any
 import yaml
 
 from openbach_run.openbach.measures import from_name
-from openbach_run.report.cells import FACTORS, Campaigns, Cell, Partners, Selection, matches, said
+from openbach_run.report.cells import FACTORS, Campaigns, Cell, Partners, Selection, matches
 from openbach_run.report.groups import groups
+from openbach_run.report.words import said
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.intervals import Estimate, difference, ratio
 
@@ -48,6 +49,8 @@ class Part:
     most: float = math.inf
     margin: float = MARGIN
     cpu: bool = False
+    published: str = ""
+    """The published figure, in words."""
 
     @property
     def with_margin(self) -> tuple[float, float]:
@@ -69,10 +72,12 @@ class Part:
         return self.against is not None and self.as_ == "ratio"
 
     def not_run(self, cells: Sequence[Cell]) -> list[str]:
-        """`pep=A` for every value that the part speaks of and no cell has (one of the scenarios is enough)."""
+        """`PEP A` for every value that the part speaks of and no cell has (one of the scenarios is enough)."""
         spoken_of = [pair for one in (self.cell, self.against or {}) for pair in listed(one)]
         missing = [
-            f"{name}={value}" for name, value in spoken_of if not any(matches(cell, {name: [value]}) for cell in cells)
+            said(name, str(value))
+            for name, value in spoken_of
+            if not any(matches(cell, {name: [value]}) for cell in cells)
         ]
         return list(dict.fromkeys(missing))
 
@@ -97,8 +102,8 @@ class Comparison:
 
     @property
     def own(self) -> dict[str, str]:
-        """What its cell is told from others by: argument → value."""
-        names = dict.fromkeys(["orbit", *FACTORS, *(name for name in self.part.cell if name != "scenario")])
+        """What its cell is told from others of its orbit by: argument → value."""
+        names = dict.fromkeys([*FACTORS, *(name for name in self.part.cell if name not in ("scenario", "orbit"))])
         return {name: self.cell.values[name] for name in names if self.cell.values.get(name)}
 
     @property
@@ -157,11 +162,17 @@ class Claim:
     statement: str
     reading: str
     findings: list[Finding]
+    document: str = SATCOM
 
     @property
     def is_spoken_of(self) -> bool:
         """Whether the campaigns have any of its cells."""
         return any(one.comparisons for one in self.findings)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the campaigns decide something of it, or could but for the width of an interval."""
+        return any(one.why_not is None for part in self.findings for one in part.comparisons)
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -211,7 +222,9 @@ def read_claims(file: Path) -> dict[str, dict[str, Any]]:
 
 def judge(name: str, described: dict[str, Any], campaigns: Campaigns) -> Claim:
     findings = [one for part in described["parts"] for one in _findings(_part(part), campaigns.cells)]
-    return Claim(name, described["statement"], described.get("reading", ""), findings)
+    return Claim(
+        name, described["statement"], described.get("reading", ""), findings, described.get("document", SATCOM)
+    )
 
 
 def _findings(part: Part, cells: Sequence[Cell]) -> list[Finding]:

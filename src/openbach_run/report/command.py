@@ -46,6 +46,9 @@ def parser() -> argparse.ArgumentParser:
         nargs="*",
         help="the configuration that all others are compared with (default vpn=none pep=none, where there are such cells)",
     )
+    made.add_argument(
+        "--appendix", action="store_true", help="with the method and the limitations in full, some 30 pages more"
+    )
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
 
@@ -63,7 +66,7 @@ def main(argv: list[str]) -> int:
     from openbach_run.report.write import write  # with matplotlib and typst: --help and bad input do without
 
     with Reporter(arguments.quiet) as reporter:
-        claims = write(campaigns, baseline, new, reporter)
+        claims = write(campaigns, baseline, new, reporter, appendix=arguments.appendix)
     shutil.rmtree(output, ignore_errors=True)
     new.rename(output)
     for claim in claims:

@@ -17,6 +17,11 @@ from markupsafe import Markup
 
 from openbach_run.results.tables import Markdown, plain
 
+LETTERS = 125
+"""As wide as a page is a table with so many letters in a line."""
+SHORT, LONG = 13, 60
+"""Of a wider one columns with more letters than the first break their lines; one with more than the second gets no wider."""
+
 
 def templates(folder: Path, finalize: Callable[[Any], Any] | None = None, *, html: bool = False) -> Environment:
     """`finalize` makes every value what the document is written in."""
@@ -64,7 +69,11 @@ def as_html(markdown: str, folder: Path, template: Path) -> str:
 def as_pdf(markdown: str, folder: Path, template: Path) -> bytes:
     """`folder` is where the images' paths begin. The fonts are Typst's own: the PDF is the same everywhere."""
     tree = SyntaxTreeNode(_parser().parse(markdown))
-    body = "".join(_typst(node) for node in tree.children)
+    following = [*tree.children[1:], None]
+    body = "".join(
+        _kept_with_next(node) if node.type == "paragraph" and after and after.type == "table" else _typst(node)
+        for node, after in zip(tree.children, following, strict=True)
+    )
     source = templates(template.parent).get_template(template.name).render(title=_string(_title(markdown)), body=body)
     text: Any = source.encode()  # its type hints want input and root to be of one type
     pdf: bytes = typst.compile(text, root=folder, ignore_system_fonts=True, format="pdf", timestamp=0)
@@ -135,12 +144,27 @@ def _typst(node: SyntaxTreeNode) -> str:
             raise ValueError(f"the report's template has a {node.type}, which cannot be set as PDF")
 
 
+def _kept_with_next(node: SyntaxTreeNode) -> str:
+    """A table's title."""
+    return f"#block(sticky: true, above: 1.2em)[{_typst(node).strip()}]\n\n"
+
+
 def _typst_table(node: SyntaxTreeNode) -> str:
+    """Columns of long texts share what is left of the width, and break their lines."""
     header, *body = node.children
     cells = header.children[0].children
+    rows_of = [header.children[0], *(row for part in body for row in part.children)]
+    longest = [max(len(_text(row.children[column])) for row in rows_of) for column in range(len(cells))]
+    fits = sum(longest) + 2 * len(longest) <= LETTERS
+    widths = ", ".join("auto" if fits or length <= SHORT else f"{min(length, LONG)}fr" for length in longest)
+    rules = "" if fits else ", stroke: (x, y) => if y > 1 { (top: 0.3pt + luma(200)) }"
     align = ", ".join("right" if "right" in str(cell.attrs.get("style", "")) else "left" for cell in cells)
     rows = "".join(map(_typst, body))
-    return f"#table(columns: {len(cells)}, align: ({align},), table.header({_typst(header)}), {rows})\n\n"
+    return f"#table(columns: ({widths},), align: ({align},){rules}, table.header({_typst(header)}), {rows})\n\n"
+
+
+def _text(node: SyntaxTreeNode) -> str:
+    return node.content if node.type in ("text", "code_inline") else "".join(map(_text, node.children))
 
 
 def _string(text: str) -> str:

@@ -19,7 +19,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.openbach.measures import Declared, Measure, over_time
-from openbach_run.report.cells import Cell, Partners, file_name, is_number, said
+from openbach_run.report.cells import Cell, Partners, file_name, is_number
+from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.results.record import statistics
 
@@ -27,6 +28,11 @@ TRANSFER_TIME = "transfer_time_s"
 WIDE = 3
 """An axis of ratios that reaches over more than this factor is logarithmic."""
 
+BURSTS = "; what waited behind a lost packet arrives at once, so that an interval can have more than the link's rate"
+ECDF_SEEDS = 10
+"""Fewer make no distribution."""
+LINEAR = 10
+"""An axis of swept numbers that reaches over more than this factor is logarithmic, from the least one above 0 on."""
 SERIES_LENGTH = 20
 """A statistic that a job of a run sent at least so often is drawn over time."""
 
@@ -103,7 +109,9 @@ def heat_map(name: str, title: str, cells: Sequence[Cell], measure: str, words: 
             colour = "white" if scale(medians[y, x]) > 0.6 else "black"
             axes.text(x, y, word, ha="center", va="center", fontsize=6.5, color=colour)
         axes.set_yticks(range(len(rows)), [configuration(*pair) for pair in rows])
-        axes.set_xticks(range(len(columns)), [cc for _, cc in columns], rotation=40, ha="right", rotation_mode="anchor")
+        axes.set_xticks(
+            range(len(columns)), [named(cc) for _, cc in columns], rotation=40, ha="right", rotation_mode="anchor"
+        )
         axes.tick_params(length=0)
         for number, loss in enumerate(losses):
             middle = (number + 0.5) * len(transports) - 0.5
@@ -112,7 +120,7 @@ def heat_map(name: str, title: str, cells: Sequence[Cell], measure: str, words: 
                 axes.axvline(number * len(transports) - 0.5, color="white", linewidth=3)
         axes.spines[:].set_visible(False)
     starred = " (* some runs failed or are missing)" if any("*" in word for word in texts.values()) else ""
-    return Drawing(name, f"{title}: median {words}, by VPN, PEP position, loss and transport{starred}", figure)
+    return Drawing(name, f"{title}: median {words} by VPN, PEP position, loss and transport{starred}", figure)
 
 
 def _word(cell: Cell, found: Estimate | None) -> str:
@@ -154,7 +162,12 @@ def compared(
         axes.set_xlabel(f"{without_unit(words)} over that of {shown} with the same transport")
         handles = [
             Line2D(
-                [], [], color=COLOURS[(n + 1) % len(COLOURS)], marker=MARKERS[n % len(MARKERS)], markersize=4, label=cc
+                [],
+                [],
+                color=COLOURS[(n + 1) % len(COLOURS)],
+                marker=MARKERS[n % len(MARKERS)],
+                markersize=4,
+                label=named(cc),
             )
             for n, cc in enumerate(transports)
         ]
@@ -182,12 +195,12 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
     """A measure over loss: a panel per transport, a colour per VPN, a style per PEP position."""
     losses, vpns, peps = values(cells, "loss"), values(cells, "vpn"), values(cells, "pep")
     with matplotlib.rc_context(SETTINGS):
-        figure, panels = _panels(values(cells, "cc"), "loss on the satellite link (%)", words)
-        for cc, axes in panels.items():
+        figure, panels = _panels([named(cc) for cc in values(cells, "cc")], "random loss (%)", words)
+        for cc, axes in zip(values(cells, "cc"), panels, strict=True):
             for vpn, pep in configurations(cells):
                 found = [
-                    (x, estimated)
-                    for x, loss in enumerate(losses)
+                    (float(loss), estimated)
+                    for loss in losses
                     if (cell := find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss))
                     and (estimated := cell.estimate(measure))
                 ]
@@ -201,10 +214,12 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
             if all(value > 0 for cell in cells for value in cell.measured(measure).values()):
                 axes.set_yscale("log")
                 _plain_log(axes.yaxis)
-            axes.set_xticks(range(len(losses)), losses)
+            scale = _to_scale(axes, losses)
         _legend(figure, vpns, peps)
-    least = "; grey: the least possible time" if measure == TRANSFER_TIME else ""
-    return Drawing(name, f"{title}: {without_unit(words)} over loss, median and 95 % interval{least}", figure)
+    least = "; dotted: the least possible time" if measure == TRANSFER_TIME else ""
+    return Drawing(
+        name, f"{title}: {without_unit(words)} over random loss{scale}, median and 95 % interval{least}", figure
+    )
 
 
 def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure: str, words: str) -> Drawing:
@@ -221,7 +236,7 @@ def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure:
         axes.grid(color="#eeeeee")
         for number, (label, line) in enumerate(lines.items()):
             found = [
-                (x, one) for x, value in enumerate(numbers) if value in line and (one := line[value].estimate(measure))
+                (float(value), one) for value in numbers if value in line and (one := line[value].estimate(measure))
             ]
             colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
             axes.plot(
@@ -231,12 +246,12 @@ def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure:
             for x, one in found:
                 if one.low is not None and one.high is not None:
                     axes.plot([x, x], [one.low, one.high], color=colour, linewidth=0.8, alpha=0.6)
-        axes.set_xticks(range(len(numbers)), numbers)
+        scale = _to_scale(axes, numbers)
         axes.set_ylim(bottom=0)
-        axes.set_xlabel(argument)
+        axes.set_xlabel(heading(argument))
         axes.set_ylabel(words)
         figure.legend(loc="outside upper left", ncols=min(len(lines), 4), frameon=False)
-    return Drawing(name, f"{title}: {words} over {argument}, median and 95 % interval", figure)
+    return Drawing(name, f"{title}: {words} over {heading(argument)}{scale}, median and 95 % interval", figure)
 
 
 def distributions(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
@@ -249,7 +264,7 @@ def distributions(name: str, title: str, cells: Sequence[Cell], measure: str, wo
         grid = figure.subplots(len(losses), len(transports), sharey=True, squeeze=False)
         for (row, loss), (column, cc) in ((a, b) for a in enumerate(losses) for b in enumerate(transports)):
             axes = grid[row][column]
-            axes.set_title(f"{cc}, {said('loss', loss)}")
+            axes.set_title(f"{named(cc)}, {said('loss', loss)}")
             axes.grid(color="#eeeeee")
             for vpn, pep in configurations(cells):
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
@@ -269,7 +284,20 @@ def _plain_log(axis: Axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, dict[str, Axes]]:
+def _to_scale(axes: Axes, numbers: Sequence[str]) -> str:
+    """Ticks at numbers, on a linear axis, or one that is logarithmic above the least of them that is above 0; what a caption
+    has to say of it."""
+    at = [float(one) for one in numbers]
+    least, most = min((one for one in at if one > 0), default=1.0), max(at)
+    logarithmic = most > LINEAR * least
+    if logarithmic:
+        axes.set_xscale("symlog", linthresh=least)
+    axes.set_xticks(at, numbers)
+    axes.xaxis.set_minor_locator(NullLocator())
+    return f" (logarithmic above {least:g})" if logarithmic else ""
+
+
+def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(WIDTH_IN, 3.1))
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
     for name, axes in zip(names, panels, strict=True):
@@ -277,7 +305,7 @@ def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, dict[str, Axe
         axes.grid(color="#eeeeee")
     figure.supxlabel(x, fontsize=8)
     panels[0].set_ylabel(y)
-    return figure, dict(zip(names, panels, strict=True))
+    return figure, list(panels)
 
 
 def _least(axes: Axes, cells: Sequence[Cell]) -> None:
@@ -308,7 +336,7 @@ def time_series(name: str, title: str, cells: Sequence[Cell], declared: Declared
     made = []
     for (job, sent), drawn in sorted(series.items()):
         measure = over_time(sent, declared.get(job, ()))
-        caption = f"{title}: {measure.title} over virtual time (job {job})"
+        caption = f"{title}: {measure.title} over virtual time (job {named(job)}){BURSTS if 'goodput' in measure.title else ''}"
         made.append(_drawn_over_time(file_name(name, job, sent), caption, measure, drawn))
     return made
 
@@ -320,7 +348,8 @@ def _series(cell: Cell) -> dict[tuple[str, str], dict[str, list[tuple[float, flo
     found: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
     for one in sent:
         metadata = one["_metadata"]
-        line = " ".join(filter(None, [metadata["agent_name"].removeprefix("satvpn_"), metadata.get("suffix")]))
+        where = metadata["agent_name"].removeprefix("satvpn_").replace("_", " ")
+        line = ", ".join(filter(None, [where, suffix_in_words(metadata.get("suffix") or "")]))
         for statistic, value in one.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 lines = found.setdefault((metadata["job_name"], statistic), {})
@@ -339,6 +368,9 @@ def _drawn_over_time(
     panels: Mapping[tuple[str, str], Mapping[str, Sequence[tuple[float, float]]]],
 ) -> Drawing:
     across = min(3, len(panels))
+    sent = [value * measure.factor for drawn in panels.values() for line in drawn.values() for _, value in line]
+    shown = in_good_units(measure, sent)
+    factor = measure.factor * shown.factor
     down = -(-len(panels) // across)
     lines = list(dict.fromkeys(line for one in panels.values() for line in one))
     with matplotlib.rc_context(SETTINGS):
@@ -349,13 +381,11 @@ def _drawn_over_time(
             axes.grid(color="#eeeeee")
             for line, points in drawn.items():
                 colour = COLOURS[(lines.index(line) + 1) % len(COLOURS)]
-                axes.plot(
-                    [t for t, _ in points], [value * measure.factor for _, value in points], color=colour, linewidth=0.8
-                )
+                axes.plot([t for t, _ in points], [value * factor for _, value in points], color=colour, linewidth=0.8)
         for axes in grid[len(panels) :]:
             axes.remove()
         figure.supxlabel("virtual time (s)", fontsize=8)
-        figure.supylabel(measure.words, fontsize=8)
+        figure.supylabel(shown.words, fontsize=8)
         handles = [Line2D([], [], color=COLOURS[(n + 1) % len(COLOURS)], label=line) for n, line in enumerate(lines)]
         figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6), frameon=False)
-    return Drawing(name, f"{caption}, first seed", figure)
+    return Drawing(name, f"{caption}. First seed", figure)

@@ -13,8 +13,9 @@ import yaml
 
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import Campaigns, Cell, file_name, matches, name_of
+from openbach_run.report.words import figure, said
 from openbach_run.results.intervals import ratio
-from openbach_run.results.tables import Table, figure
+from openbach_run.results.tables import Table
 
 LEAST_RANKED = 3
 """Of fewer VPNs an order says nothing."""
@@ -36,6 +37,11 @@ def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
     return made
 
 
+def titles(file: Path) -> dict[str, str]:
+    """Of the published documents, by their names."""
+    return {name: one["document"] for name, one in yaml.safe_load(file.read_text(encoding="utf-8")).items()}
+
+
 def by_vpn(cells: Sequence[Cell]) -> dict[tuple[tuple[str, str], ...], dict[str, Cell]]:
     """The cells by their VPN, for each set of all other values."""
     groups: dict[tuple[tuple[str, str], ...], dict[str, Cell]] = {}
@@ -55,15 +61,11 @@ def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) 
         found = ratio(cell.measured(measure), baseline.measured(measure)) if cell and baseline and ours else None
         why_not = "failed" if cell and cell.failed else "not run"
         own = [figure(ours) if ours else why_not, figure(found, 3) if found else "–"]
-        rows.append([_name(vpn), f"{published:g}", f"{published / figures[base]:.3f}", *own])
+        rows.append([said("vpn", vpn), f"{published:g}", f"{published / figures[base]:.3f}", *own])
     unit = from_name(measure).unit
-    ratio_to = f"ratio to {_name(base)}"
+    ratio_to = f"ratio to {said('vpn', base)}"
     header = ["VPN", f"published ({unit})", ratio_to, f"ours ({unit})", ratio_to]
     return Table(title, header, rows, _note(described, cells), 1)
-
-
-def _name(vpn: str) -> str:
-    return "no VPN" if vpn == "none" else vpn
 
 
 def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:

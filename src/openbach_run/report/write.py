@@ -3,47 +3,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from openbach_run.additions import Additions
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
-from openbach_run.report import content, document, published
+from openbach_run.report import content, document, published, verdicts
 from openbach_run.report.cells import Campaigns, pep_hosts
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
+from openbach_run.report.explained import assumptions_of
+from openbach_run.report.settings import conditions, described, settings
 from openbach_run.results.files import as_csv, write_parquet
-from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, markdown_rows
+from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text, markdown_rows
 
 TEMPLATES = REPOSITORY / "reports/templates"
 FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
 MOST_DRAWINGS = 150
 """With so many the sections that follow have tables only: nobody looks at more, and each takes a quarter of a second."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
+ASSUMPTIONS = REPOSITORY / "reports/assumptions"
 PUBLISHED = REPOSITORY / "reports/published.yml"
 
 
-def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, reporter: Reporter) -> list[Claim]:
-    """All files of the report; the claims that the campaigns say something about, with what was found."""
+def write(
+    campaigns: Campaigns, baseline: Mapping[str, str], output: Path, reporter: Reporter, *, appendix: bool = False
+) -> list[Claim]:
+    """All files of the report, with the method and the limitations in full if `appendix`; the claims that the campaigns say
+    something about, with what was found."""
     for folder in ("figures", "tables"):
         (output / folder).mkdir(parents=True)
     reporter.show("judging the claims", 0)
     judged = [judge(name, described, campaigns) for name, described in read_claims(CLAIMS).items()]
-    claims = [one for one in judged if one.is_spoken_of]
+    claims = [one for one in judged if one.is_told]
     of_others = published.tables(campaigns, PUBLISHED)
-    settings = content.settings(campaigns)
+    sections_of = settings(campaigns)
     named_tables = {
-        "claims": content.claims_table(claims),
+        "claims": verdicts.claims_table(claims),
         "platform": content.platform_table(campaigns, content.named_packages(Additions())),
         **of_others,
     }
+    if (advised := content.advice_table(campaigns)) is not None:
+        named_tables["recommended"] = advised
     sections = []
     drawn = 0
-    for number, setting in enumerate(settings):
-        reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(settings))
+    for number, setting in enumerate(sections_of):
+        reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(sections_of))
         undrawn = drawn >= MOST_DRAWINGS
         drawings = [] if undrawn else content.drawings(setting, baseline)
         drawn += len(drawings)
@@ -60,7 +69,17 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
     (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
     (output / "claims.csv").write_text(claims_csv(claims))
     reporter.show("setting the text", 0.8)
-    markdown = _text(campaigns, baseline, claims, sections, named_tables, list(of_others))
+    markdown = _text(
+        campaigns=campaigns,
+        baseline=baseline,
+        claims=claims,
+        by_document=verdicts.by_document(claims, published.titles(PUBLISHED)),
+        undecided=verdicts.undecided(judged),
+        sections=sections,
+        tables=named_tables,
+        of_others=list(of_others),
+        appendix=appendix,
+    )
     (output / "report.md").write_text(markdown)
     (output / "report.html").write_text(document.as_html(markdown, output, TEMPLATES / "page.html.j2"))
     (output / "report.pdf").write_bytes(document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2"))
@@ -68,29 +87,21 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, repor
     return claims
 
 
-def _text(
-    campaigns: Campaigns,
-    baseline: Mapping[str, str],
-    claims: Sequence[Claim],
-    sections: Sequence[Mapping[str, Any]],
-    named_tables: Mapping[str, Table],
-    of_others: Sequence[str],
-) -> str:
+def _text(campaigns: Campaigns, **more: Any) -> str:
     template = document.templates(TEMPLATES, document.as_markdown).get_template("report.md.j2")
     text = template.render(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         campaigns=campaigns,
-        baseline=baseline,
-        claims=claims,
-        sections=sections,
-        tables=named_tables,
-        of_others=of_others,
         failures=content.failures(campaigns),
-        best=content.best_transports(campaigns),
-        drawn=sum(len(section["drawings"]) for section in sections),
         pep_hosts=pep_hosts(campaigns),
         content=content,
+        verdicts=verdicts,
+        described=described,
+        conditions=conditions,
+        assumptions=assumptions_of(ASSUMPTIONS),
+        next_of={kind: count(1).__next__ for kind in ("Figure", "Table")},
         rows=markdown_rows,
         docs=REPOSITORY / "docs",
+        **more,
     )
     return text.strip() + "\n"

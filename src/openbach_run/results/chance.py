@@ -10,11 +10,12 @@ from openbach_run.units import number
 RANDOM = ("loss", "return_loss", "jitter_ms")
 """Arguments that make packets' fates random where they are not 0."""
 MIN_SEEDS = 5
-"""So many seeds hold the median with 94 % (`intervals`)."""
+"""So many seeds hold the median with 94 % (`intervals`): the default where chance has a part."""
 WARNING = f"one seed, and the link is random: another seed may differ several times over (--seeds {MIN_SEEDS} gives intervals)"
 
 
 def is_random(cell: Mapping[str, str]) -> bool:
-    """Whether packets are lost or delayed at random on its link: as its values say, or its link file may. `same` is the value
-    of another argument, which counts by itself."""
-    return any(number(cell.get(name, "")) for name in RANDOM) or cell.get("link_file", "none") != "none"
+    """Whether packets are lost or delayed at random on its link: as its values say, or its link file or that of its satellite
+    (which then has no rate) may. `same` is the value of another argument, which counts by itself."""
+    of_file = cell.get("link_file", "none") != "none" or cell.get("rate") == "none"
+    return of_file or any(number(cell.get(name, "")) for name in RANDOM)

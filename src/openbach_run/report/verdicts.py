@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was found of claims, in words: verdicts with what they hold but for, figures beside the published ones, mechanisms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from openbach_run.openbach.measures import Declared, flat, measure_of
+from openbach_run.report.causes import mechanism
+from openbach_run.report.claims import (
+    BUT_FOR,
+    CANNOT_TELL,
+    MARGIN,
+    Claim,
+    Comparison,
+    Finding,
+    Group,
+    Part,
+    why,
+)
+from openbach_run.report.words import figure
+from openbach_run.results.chance import MIN_SEEDS
+from openbach_run.results.tables import Table
+
+VERDICTS_NOTE = (
+    "holds: every comparison lies within its bounds with its whole 95 % interval; holds but for: more than half of them; does "
+    f"not hold: at least one lies outside with its whole interval. A bound may be missed by {100 * MARGIN:g} % of it, where a "
+    f"claim says nothing else. A comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"
+)
+GROUPS_NAMED = 4
+"""More exceptions make no sentence: claims.csv has them all."""
+
+
+def claims_table(claims: Sequence[Claim]) -> Table:
+    rows = [
+        [claim.name, one.part.says, one.orbit.upper(), one.part.published or one.part.bounds, found(one), one.verdict]
+        for claim in claims
+        for one in claim.findings
+        if one.comparisons
+    ]
+    header = ["claim", "what is compared", "orbit", "published", "ours, from least to most", "verdict"]
+    return Table("Claims of the published documents", header, rows, VERDICTS_NOTE, len(header))
+
+
+def found(finding: Finding) -> str:
+    """`0.970 to 1.130`: the least and greatest of the comparisons' medians."""
+    medians = sorted(one.found.median for one in finding.comparisons if one.found)
+    if not medians:
+        return "not measured"
+    places = 3 if finding.part.is_ratio else 2
+    return " to ".join(dict.fromkeys(f"{one:.{places}f}" for one in (medians[0], medians[-1])))
+
+
+def verdict_in_words(finding: Finding) -> str:
+    """`holds but for OpenVPN TCP, PEP A (1.13 to 1.24)`"""
+    if finding.verdict == CANNOT_TELL:
+        return f"{finding.verdict}: {why(finding)}"
+    exceptions = finding.exceptions
+    if len(exceptions) > GROUPS_NAMED:
+        several = sum(len(one.comparisons) for one in exceptions)
+        named = [f"{several} of {len(finding.comparisons)} comparisons"]
+    else:
+        named = [_group(one) for one in exceptions]
+    if finding.verdict == BUT_FOR:
+        not_run = [f"what was not run: {', '.join(finding.not_run)}"] if finding.not_run else []
+        return f"{finding.verdict} {'; '.join(named + not_run)}"
+    return f"{finding.verdict}, only for {'; '.join(named)}" if named else finding.verdict
+
+
+def _group(group: Group) -> str:
+    medians = sorted(one.found.median for one in group.comparisons if one.found)
+    part = group.comparisons[0].part
+    digits = 3 if part.is_ratio else 2
+    ends = [f"{one:.{digits}f}" for one in dict.fromkeys((medians[0], medians[-1]))] if medians else ["not measured"]
+    why_not = {one.why_not or "interval on both sides of the bound" for one in group.comparisons if one.holds is None}
+    told = f", cannot be told: {'; '.join(sorted(why_not))}" if why_not else ""
+    return f"{group.name or 'all'} ({' to '.join(dict.fromkeys(ends))}{told})"
+
+
+def verdict_of(claim: Claim) -> str:
+    """`GEO: holds but for OpenVPN TCP. LEO: holds`, `GEO and LEO: holds`: what a claim comes to, for a list of claims."""
+    told: dict[str, list[str]] = {}
+    for orbit in claim.verdicts:
+        words = [verdict_in_words(one) for one in claim.findings if one.orbit == orbit]
+        all_alike = len(set(words)) == 1
+        of_parts = (
+            words[0]
+            if all_alike
+            else "; ".join(f"{one.part.says}: {verdict_in_words(one)}" for one in claim.findings if one.orbit == orbit)
+        )
+        told.setdefault(of_parts, []).append(orbit.upper())
+    return ". ".join(f"{' and '.join(orbits)}: {words}".removeprefix(": ") for words, orbits in told.items())
+
+
+def asked_of(part: Part) -> str:
+    measure = measure_of(part.measure, ())[1].title
+    what = "the ratio" if part.is_ratio else f"the difference in {measure}" if part.against else measure
+    return f"{part.says[:1].upper()}{part.says[1:]}: {what} has to be {part.bounds}"
+
+
+def sentences(finding: Finding, declared: Declared) -> str:
+    """Verdict, from least to most, and why: what the runs of the comparison farthest outside show beside, or, where none is,
+    of the one that is farthest from no difference."""
+    words = verdict_in_words(finding)
+    return " ".join(filter(None, (f"{words[:1].upper()}{words[1:]}.", _range(finding), _why(finding, declared))))
+
+
+def _ends(finding: Finding) -> list[Comparison]:
+    """The least and the greatest; one if these are the same figure, none if nothing was measured."""
+    known = [one for one in finding.comparisons if one.found]
+    if not known:
+        return []
+    ends = [choose(known, key=lambda one: one.found.median if one.found else 0.0) for choose in (min, max)]
+    return ends if _figure(ends[0]) != _figure(ends[1]) else ends[:1]
+
+
+def _range(finding: Finding) -> str:
+    ends = _ends(finding)
+    alike = len(ends) == 1 < len(finding.comparisons)
+    told = [_figure(one) if alike else _named(one) for one in ends]
+    return f"It is {'from ' if len(told) > 1 else ''}{' to '.join(told)}." if told else "Nothing was measured."
+
+
+def _why(finding: Finding, declared: Declared) -> str:
+    """The mechanism, as far as the runs show it."""
+    compared = [one for one in finding.comparisons if one.found and one.against]
+    if not compared:
+        return ""
+    worst = max(compared, key=lambda one: one.excess)
+    outside = worst.excess > 0 and worst.holds is not True
+    shown = worst if outside else max(compared, key=_effect)
+    assert shown.against is not None
+    words = mechanism(shown.cell, shown.against, finding.part.measure, flat(declared))
+    if not words:
+        return ""
+    ends = _ends(finding)
+    where = ("In the first", "In the last")[ends.index(shown)] if len(ends) > 1 and shown in ends else ""
+    where = where or ("There" if len(finding.comparisons) == 1 else "")
+    return f"{where or _named(shown)}: {words}."
+
+
+def _effect(one: Comparison) -> float:
+    none = 1.0 if one.part.is_ratio else 0.0
+    return abs(one.found.median - none) if one.found else -1.0
+
+
+def _named(one: Comparison) -> str:
+    return f"{_figure(one)} ({one.name})"
+
+
+def _figure(one: Comparison) -> str:
+    return figure(one.found, 3 if one.part.is_ratio else None)
+
+
+def undecided(claims: Sequence[Claim]) -> Mapping[str, list[str]]:
+    """Why nothing can be said → the claims; of those that are spoken of without that anything is decided."""
+    reasons: dict[str, list[str]] = {}
+    for claim in claims:
+        if claim.is_spoken_of and not claim.is_told:
+            why_not = {one.why_not or "" for part in claim.findings for one in part.comparisons}
+            reasons.setdefault("; ".join(sorted(filter(None, why_not))), []).append(claim.name)
+    return reasons
+
+
+def by_document(claims: Sequence[Claim], titles: Mapping[str, str]) -> list[tuple[str, list[Claim]]]:
+    """Titles of documents, and their claims."""
+    found: dict[str, list[Claim]] = {}
+    for claim in claims:
+        found.setdefault(titles[claim.document], []).append(claim)
+    return list(found.items())

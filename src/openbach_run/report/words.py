@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names and values as people say them: arguments, values with units, figures with as many digits as say something."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from openbach_run.openbach.measures import Measure, from_name, measure_of
+from openbach_run.openbach.scenario import SAME
+from openbach_run.results.intervals import Estimate
+from openbach_run.units import number
+
+NAMES = {
+    "wireguard": "WireGuard", "wireguard_go": "WireGuard in Go", "openvpn_udp": "OpenVPN UDP", "openvpn_tcp": "OpenVPN TCP",
+    "openvpn_dco": "OpenVPN DCO", "openvpn_mptcp": "OpenVPN MPTCP", "tinc_router": "Tinc", "tinc_switch": "Tinc (switch)",
+    "vpncloud": "VpnCloud", "vpncloud_plain": "VpnCloud, not encrypted", "vpncloud_chacha": "VpnCloud ChaCha20",
+    "vpncloud_aes128": "VpnCloud AES-128", "strongswan": "strongSwan", "zerotier": "ZeroTier", "easytier": "EasyTier",
+    "boringtun": "BoringTun", "cubic": "CUBIC", "cubic_nohystart": "CUBIC without HyStart",
+    "cubic_resume": "CUBIC with Careful Resume",
+    "bbr": "BBR", "bbr2": "BBRv2", "bbr3": "BBRv3", "bbr3_resume": "BBRv3 with Careful Resume",
+    "reno": "Reno", "hybla": "Hybla",
+    "fifo": "FIFO", "codel": "CoDel", "fq_codel": "FQ-CoDel", "cake": "CAKE", "last_mile": "last mile",
+}  # fmt: skip
+"""Of values of arguments, as their authors write them; others are as they were given, `_` a space."""
+
+ARGUMENTS = {
+    "vpn": "VPN", "pep": "PEP", "cc": "transport", "loss": "random loss", "orbit": "satellite", "size": "size",
+    "cc_pep": "transport of the PEP", "cc_tunnel": "transport of the tunnel's own TCP", "rate": "rate towards the user",
+    "return_rate": "rate from the user", "delay_ms": "one-way delay", "terrestrial_ms": "delay between POP and server",
+    "jitter_ms": "jitter", "return_loss": "random loss from the user", "burst_packets": "packets lost in a row",
+    "loss_at": "loss is on the", "link_file": "link file",
+    "initcwnd": "initial window", "initcwnd_pep": "initial window of the PEP",
+    "streams": "connections", "series_s": "time series every", "vpn_2": "tunnel of the second flow",
+    "cc_2": "transport of the second flow", "direction_2": "direction of the second flow", "warm_up": "earlier transfer",
+    "http": "HTTP version",
+}  # fmt: skip
+UNITS = {"loss": "%", "return_loss": "%", "initcwnd": "segments", "initcwnd_pep": "segments", "rate": "bit/s",
+         "return_rate": "bit/s", "size": "bytes", "warm_up": "bytes"}  # fmt: skip
+LINK = ("rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "jitter_ms")
+"""What a link file says in place of the arguments."""
+SUFFIXES = {"forward": "towards the user", "return": "from the user"}
+
+
+def named(value: str) -> str:
+    return NAMES.get(value, value.replace("_", " ") if re.fullmatch(r"\w+", value) else value)
+
+
+def argument(name: str) -> str:
+    """`transport of the PEP`"""
+    return ARGUMENTS.get(name) or from_name(name).title.replace("_", " ")
+
+
+def heading(name: str) -> str:
+    """`random loss (%)`: an argument over a column of its values, or at an axis."""
+    unit = _unit(name)
+    return argument(name) + (f" ({unit})" if unit and unit != "bytes" and unit != "bit/s" else "")
+
+
+def _unit(name: str) -> str:
+    return UNITS.get(name) or ("BDP" if name == "buffer_bdp" else from_name(name).unit)
+
+
+def value_of(name: str, value: str) -> str:
+    """`30 MB`, `10 Mbit/s`, `250 ms`, `OpenVPN UDP`: a value with its unit."""
+    known = number(value)
+    if name == "orbit":
+        return value.upper()
+    if name in ("buffer", "buffer_bdp"):
+        return _buffer(value)
+    if known is not None and (unit := _unit(name)):
+        if unit in ("bytes", "bit/s"):
+            return _large(known, {"bytes": "B"}.get(unit, unit))
+        return f"{value} {unit}"
+    return named(value)
+
+
+def _buffer(value: str) -> str:
+    found = re.fullmatch(r"([0-9.]+)(BDP|kB|MB|B|p)?", value)
+    if found is None:
+        return named(value)
+    words = {"BDP": "bandwidth-delay product", "p": "packet", None: "bandwidth-delay product"}.get(found[2], found[2])
+    return f"{found[1]} {words}" + ("s" if found[2] in ("BDP", "p", None) and float(found[1]) > 1 else "")
+
+
+def _large(value: float, unit: str) -> str:
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:g} {letter}{unit}"
+    return f"{value:g} {unit}"
+
+
+def said(name: str, value: str) -> str:
+    """`no VPN`, `PEP B`, `0.1 % loss`, `buffer 2 bandwidth-delay products`: an argument's value, for a sentence."""
+    if value == SAME:
+        return f"{argument(name)}: the same"
+    match name:
+        case "vpn":
+            return "no VPN" if value == "none" else named(value)
+        case "pep":
+            return "no PEP" if value == "none" else f"PEP {value.replace('_', ' ')}"
+        case "loss":
+            return f"{value} % loss" if number(value) is not None else f"loss {named(value)}"
+        case "cc" | "orbit" | "scenario":
+            return value_of(name, value)
+        case "http":
+            return "transfer by iperf3" if value == "none" else f"transfer by HTTP/{value}"
+        case "burst_packets":
+            return "losses one by one" if value == "1" else f"losses of {value} packets in a row on average"
+        case "direction":
+            return named(value)
+        case "streams":
+            return f"{value} connection{'s' if value != '1' else ''}"
+        case "buffer" | "buffer_bdp":
+            return f"buffer {value_of(name, value)}"
+        case _:
+            return f"no {argument(name)}" if value == "none" else f"{argument(name)} {value_of(name, value)}"
+
+
+def title_of(column: str, declared: Iterable[Measure]) -> str:
+    """A column of results.csv in words, without its unit: `dropped by the full buffer, towards the user`."""
+    suffix, measure = measure_of(column, declared)
+    return f"{measure.title}, {suffix_in_words(suffix)}" if suffix else measure.title
+
+
+def suffix_in_words(suffix: str) -> str:
+    return SUFFIXES.get(suffix, suffix.replace("_", " "))
+
+
+def in_good_units(measure: Measure, values: Sequence[float]) -> Measure:
+    """The measure with the unit in which its greatest value is easy to read; `factor` is from its own unit to that."""
+    greatest = max(map(abs, values), default=0.0)
+    steps: Mapping[str, Sequence[tuple[float, str]]] = {
+        "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")),
+        "bit/s": ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")),
+    }
+    for size, unit in steps.get(measure.unit, ()):
+        if greatest >= size:
+            return replace(measure, unit=unit, factor=1 / size, type="float")
+    return replace(measure, factor=1.0)
+
+
+def decimals(value: float) -> int:
+    """So many that a measured value has four digits, but no more than two decimals above 1 and three below."""
+    if not value:
+        return 0
+    return min(2 if abs(value) >= 1 else 3, max(0, 3 - math.floor(math.log10(abs(value)))))
+
+
+def figure(found: Estimate | None, places: int | None = None, factor: float = 1.0) -> str:
+    """`28.50 [28.41–28.77]`: median and interval; without the interval if there is one seed, or all had the same value."""
+    if found is None:
+        return "–"
+    median = found.median * factor
+    digits = decimals(median) if places is None else places
+    text = _plain(median, digits)
+    if found.low is None or found.high is None:
+        return text
+    low, high = _plain(found.low * factor, digits), _plain(found.high * factor, digits)
+    return text if low == high == text else f"{text} [{low}–{high}]"
+
+
+def _plain(value: float, digits: int) -> str:
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def places_of(measure: Measure) -> int | None:
+    """0 for what is counted, None (by the value) for what is measured."""
+    return 0 if measure.type == "int" else None
