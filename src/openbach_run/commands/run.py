@@ -95,7 +95,9 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         planned = _planned(campaigns, arguments, packages, additions, controller)
         store.write("campaign.json", _description(path, arguments, campaigns, planned))
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
-        executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time=in_real_time)
+        executor = Executor(
+            store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time=in_real_time
+        )
         try:
             with Reporter(arguments.quiet) as reporter:
                 if not arguments.quiet and any(one.more_seeds for one in campaigns):
