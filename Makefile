@@ -15,8 +15,8 @@ check: lint test
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
-	$(DEV) mypy topologies/build.py docs/man/pages.py
+	MYPYPATH=jobs/vpn/files:docs/man $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
+	$(DEV) mypy topologies/build.py docs/man/manual.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/pep/files:src/openbach_run/guest $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
@@ -89,7 +89,7 @@ control-lists:
 	$(DEV) python jobs/transport_profile/lists.py
 
 man: # the manual pages, from each command's --help
-	$(DEV) python docs/man/pages.py
+	$(DEV) python docs/man/manual.py
 
 lock: # the Python packages of a bundle, from the ranges of pyproject.toml: every version, and the hashes of its files
 	$(DEV) uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --upgrade \

@@ -19,7 +19,7 @@ CELLS = (
     ("lan_tcp", "vpn=none", "series_s=0.5", *(TCP := ("rate=20M", "duration_s=2"))),
     ("lan_udp", "vpn=none", *TCP, "udp_rate=10M"),
     ("lan_video", "vpn=none", "duration_s=2"),
-    ("lan_stability", "vpn=openvpn_udp", "duration_s=5"),
+    ("lan_stability", "vpn=openvpn_udp", "duration_s=5", "cpu=vm_xeon_2500"),
     ("lan_cache", "vpn=none", "rate=20M", "files=2"),
     ("lan_reconnect", "vpn=wireguard", "event=restart", "pings=100", "event_after_s=2", "event_s=2"),
 )

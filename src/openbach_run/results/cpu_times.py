@@ -3,8 +3,8 @@
 
 It is the least squares line, with no negative coefficient, through the least of the repetitions at each length: what else the
 machine does only adds to it (caches, pauses), and a program that always has something to do, as where the CPU is the
-bottleneck, pays least. The errors are half the widths of 95 % bootstrap intervals of its coefficients: the repetitions at
-each length are drawn anew.
+bottleneck, pays least. The errors are half the widths of 95 % bootstrap intervals of its coefficients: the repetitions at each
+length are drawn anew.
 """
 
 from __future__ import annotations
