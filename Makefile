@@ -8,7 +8,7 @@ PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
 .PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists man lock wheel site clean
-.PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep
+.PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
 check: lint test
 
@@ -68,6 +68,12 @@ bench-cluster:
 
 bench-serve:
 	$(DEV) python bench/serve.py
+
+bench-clock: # the virtual clock against the real one: half an hour of an idle machine
+	$(DEV) python bench/clock.py
+
+bench-native: # VPNs on this machine's own kernel: half an hour of an idle machine
+	$(DEV) python bench/native.py
 
 bench-pep:
 	$(DEV) python pep/bench.py

@@ -96,6 +96,38 @@ def test_both_directions_share_the_cpu(run_cells: RunCells, mine: Path) -> None:
     assert cpu(one, "client", "cpu_busiest_pct") > 99 and cpu(one, "server", "cpu_busiest_pct") > 99
 
 
+def test_two_tunnels_of_a_host_share_its_cpu(run_cells: RunCells, mine: Path) -> None:
+    """A download through each, at the same time for 80 s: together they get what the POP has time for, in equal parts."""
+    scale = 20
+    two = ("vpn=wireguard", "vpn_2=wireguard", "cpu=free", "cpu_pop=encrypts", f"cpu_scale_pop={scale}")
+    one = run(run_cells, mine, "multi_flow", "orbit=leo", "pep=none", *two)
+    alone_mbps = SEGMENT["wireguard"][1] * 8e3 / slow_ns("wireguard") / scale
+    assert float(one.row["total_goodput_mbps"]) == pytest.approx(alone_mbps, rel=0.02)
+    assert float(one.row["share_pct"]) == pytest.approx(50, abs=5)
+
+
+def test_users_of_a_pop_until_its_cpu_is_the_bottleneck(run_cells: RunCells, mine: Path) -> None:
+    """A user costs the CPU 1000 kbit/s of packets of 1400 bytes and an acknowledgement for two of them: 56 users fill it."""
+    packets_per_s = 1e6 / (1400 * 8)
+    cost_ns = SLOW["ns_per_packet"] + 1400 * SLOW["ns_per_byte"] + FAST["ns_per_packet"] / 2
+    fill = 1e9 / (packets_per_s * cost_ns)
+    cell = ("pop_users", "vpn=wireguard", "cpu_pop=encrypts", "orbit=leo", "size=1M")
+    runs = {users: run(run_cells, mine, *cell, f"users={users}") for users in (1, 40, 100)}
+    assert 40 < fill < 100
+    times_s = {users: float(one.row["transfer_time_s"]) for users, one in runs.items()}
+    assert times_s[40] == pytest.approx(times_s[1], rel=0.1) and times_s[100] > 1.5 * times_s[1]
+    assert (
+        cpu(runs[100], "server", "cpu_busiest_pct")
+        == 100
+        > cpu(runs[40], "server", "cpu_busiest_pct")
+        > 100 * 40 / fill
+    )
+    served = cpu(runs[40], "server", "cpu_others_packets") / 1.5  # acknowledgements, too
+    busy_s, alone_s = (cpu(runs[users], "server", "cpu_busy_s") for users in (40, 1))
+    assert (busy_s - alone_s) * 1e9 == pytest.approx(served * cost_ns, rel=0.02)
+    assert cpu(runs[40], "server", "cpu_others_dropped") == 0 < cpu(runs[100], "server", "cpu_others_dropped")
+
+
 def test_same_seed_same_capture(run_cells: RunCells, mine: Path) -> None:
     cell = ("lan_tcp", "vpn=openvpn_udp", "cpu=symmetric", "rate=unlimited", "duration_s=1")
     first, second = (run(run_cells, mine, *cell, again=again) for again in (0, 1))

@@ -69,7 +69,7 @@ def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_packets_of_other_users() -> None:
-    others = cpu_model.Others(100, 1e6, 1250)
+    others = cpu_model.Others(100, 1e6, 1250, 600)
     assert others.mean_ns() == pytest.approx(1e9 / (100 * 1e6 / 8 / 1250))
 
 
@@ -90,9 +90,9 @@ def test_what_the_kernel_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ("option", "said"),
     [
         ("--cpu-scale=0", "cpu_scale is 0"),
-        ("--others=-1", "others is -1"),
-        ("--other-packet-bytes=10", "other_packet_bytes is 10"),
-        ("--other-rate-kbps=0", "other_rate_kbps is 0"),
+        ("--users=0", "users is 0"),
+        ("--user-packet-bytes=10", "user_packet_bytes is 10"),
+        ("--user-rate-kbps=0", "user_rate_kbps is 0"),
     ],
 )
 def test_the_job_takes_no_value_beyond_its_limits(option: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,8 +74,8 @@ def find(name: str, kind: str, scale: float, folder: Path = FOLDER) -> Costs:
     queue = profile.get("queue_packets", LIMIT_PACKETS)
     if isinstance(queue, bool) or not isinstance(queue, int) or not 1 <= queue <= MOST_PACKETS:
         raise ValueError(f"{file}: queue_packets is {queue!r}: a whole number from 1 to {MOST_PACKETS}")
-    times = [_time(f"{file}: vpns.{kind}.{name}", profile["vpns"][kind], name, scale) for name in DIRECTIONS]
-    return Costs(*times, queue)
+    encrypt, decrypt = (_time(f"{file}: vpns.{kind}.{name}", profile["vpns"][kind], name, scale) for name in DIRECTIONS)
+    return Costs(encrypt, decrypt, queue)
 
 
 def _time(at: str, vpn: Any, direction: str, scale: float) -> Time:
@@ -96,11 +96,13 @@ def _time(at: str, vpn: Any, direction: str, scale: float) -> Time:
 @dataclass(frozen=True)
 class Others:
     """Users who are no packets here, only costs: to each of them packets of that length are sent at that rate, and each of them
-    acknowledges every second one."""
+    acknowledges every second one. A packet that finds the CPU's queue full halves the rate of one of them; it grows again by
+    a packet in each round trip."""
 
     number: int
     rate_bps: float
     packet_bytes: int
+    rtt_ms: float
 
     def mean_ns(self) -> float:
         """From one packet to the next, of all."""
@@ -131,8 +133,8 @@ class Tunnel:
             change("tc", lines=[f"qdisc add dev {self._device} clsact", *sides])
         if self._others.number:
             seed = int(os.environ.get("OPENBACH_RUN_SEED", "0"))
-            others = f"{self._others.mean_ns():.0f} {self._others.packet_bytes} {ACK_BYTES}"
-            tell(f"others {self._device} {others} {seed}")
+            of_all = f"{self._others.number} {self._others.mean_ns():.0f} {self._others.packet_bytes} {ACK_BYTES}"
+            tell(f"others {self._device} {of_all} {self._others.rtt_ms * 1e6:.0f} {seed}")
         self._looked_ns, self._busy_ns = time.monotonic_ns(), shown(self._device)["busy_ns"]
 
     def _find_cpu(self) -> None:

@@ -15,11 +15,14 @@
  *	limit PACKETS			of each queue, before there is one; more are dropped
  *	tunnel NAME ENCRYPT_NS ENCRYPT_PS DECRYPT_NS DECRYPT_PS
  *					per packet, and in picoseconds per byte
- *	others NAME MEAN_NS BYTES ACK_BYTES SEED
+ *	others NAME USERS MEAN_NS BYTES ACK_BYTES RTT_NS SEED
  *					packets of others in the same queues, which only cost
  *					time: one of BYTES to be encrypted after 0 to twice
  *					MEAN_NS, at random, and for each second one of
- *					ACK_BYTES that has to be decrypted
+ *					ACK_BYTES that has to be decrypted. When one is dropped
+ *					one of the USERS halves its rate; each adds a packet
+ *					per RTT_NS to what it sends in that time until it has
+ *					its rate again
  *	remove NAME
  *
  * Read, it has what has been done:
@@ -43,6 +46,8 @@
 #define LIMIT_DEFAULT 1000
 #define LIMIT_MAX 10000
 #define TUNNELS 64
+#define FULL (1ULL << 32)
+#define SHARE_MIN (FULL / 256)
 
 enum { ENCRYPT, DECRYPT, DIRECTIONS };
 
@@ -73,7 +78,10 @@ struct tunnel {
 	int ifindex;
 	struct queue queues[DIRECTIONS];
 	/* Of others: */
+	u32 users;
 	u32 mean_ns;
+	u32 rtt_ns;
+	u64 share;		/* of their rate, in parts of FULL */
 	u32 bytes;
 	u32 ack_bytes;
 	bool ack_is_due;
@@ -168,13 +176,27 @@ static void arrive_other(struct host_cpu *cpu, struct queue *queue, u32 bytes, u
 		queue->others_dropped++;
 }
 
+/* A window of W packets becomes one of W + 1 in a round trip: RTT / (USERS * MEAN) is that of the whole rate. */
+static void others_speed_up(struct tunnel *tunnel, u64 passed_ns)
+{
+	u64 a_packet = div_u64((u64)tunnel->users * tunnel->mean_ns * (FULL >> 12), tunnel->rtt_ns) << 12;
+
+	tunnel->share = min(tunnel->share + mul_u64_u64_div_u64(a_packet, passed_ns, tunnel->rtt_ns), FULL);
+}
+
 static void others_arrive(struct host_cpu *cpu, struct tunnel *tunnel)
 {
+	u64 dropped = tunnel->queues[ENCRYPT].others_dropped, passed_ns;
+
 	arrive_other(cpu, &tunnel->queues[ENCRYPT], tunnel->bytes, tunnel->next_ns);
+	if (tunnel->queues[ENCRYPT].others_dropped > dropped)
+		tunnel->share = max(tunnel->share - tunnel->share / (2 * tunnel->users), SHARE_MIN);
 	if (tunnel->ack_is_due)
 		arrive_other(cpu, &tunnel->queues[DECRYPT], tunnel->ack_bytes, tunnel->next_ns);
 	tunnel->ack_is_due = !tunnel->ack_is_due;
-	tunnel->next_ns += ((u64)prandom_u32_state(&tunnel->random) * 2 * tunnel->mean_ns) >> 32;
+	passed_ns = div64_u64((u64)prandom_u32_state(&tunnel->random) * 2 * tunnel->mean_ns, tunnel->share);
+	others_speed_up(tunnel, passed_ns);
+	tunnel->next_ns += passed_ns;
 }
 
 static void finish(struct host_cpu *cpu)
@@ -453,9 +475,12 @@ static int bring_others(struct host_cpu *cpu, const char *name, const u32 *numbe
 		struct tunnel *tunnel = *slot;
 
 		prandom_seed_state(&tunnel->random, seed);
-		tunnel->mean_ns = numbers[0];
-		tunnel->bytes = numbers[1];
-		tunnel->ack_bytes = numbers[2];
+		tunnel->users = numbers[0];
+		tunnel->mean_ns = numbers[1];
+		tunnel->bytes = numbers[2];
+		tunnel->ack_bytes = numbers[3];
+		tunnel->rtt_ns = numbers[4];
+		tunnel->share = FULL;
 		tunnel->next_ns = ktime_get_ns();
 	}
 	spin_unlock_bh(&cpu->lock);
@@ -485,7 +510,7 @@ static int model_write(struct file *file, char *text, size_t size)
 	struct net *net = seq_file_single_net(seq);
 	struct host_cpu *cpu = cpu_of(net);
 	char name[IFNAMSIZ];
-	u32 n[4];
+	u32 n[5];
 	u64 seed;
 	char end;
 
@@ -493,8 +518,8 @@ static int model_write(struct file *file, char *text, size_t size)
 		return set_limit(cpu, n[0]);
 	if (sscanf(text, "tunnel %15s %u %u %u %u %c", name, n, n + 1, n + 2, n + 3, &end) == 5)
 		return add_tunnel(net, cpu, name, n);
-	if (sscanf(text, "others %15s %u %u %u %llu %c", name, n, n + 1, n + 2, &seed, &end) == 5)
-		return bring_others(cpu, name, n, seed);
+	if (sscanf(text, "others %15s %u %u %u %u %u %llu %c", name, n, n + 1, n + 2, n + 3, n + 4, &seed, &end) == 7)
+		return n[0] && n[4] ? bring_others(cpu, name, n, seed) : -EINVAL;
 	if (sscanf(text, "remove %15s %c", name, &end) == 1)
 		return remove_tunnel(cpu, name);
 	return -EINVAL;

@@ -202,11 +202,12 @@ def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
 
 
 def cpus_for(workers: int | None) -> list[int]:
-    """The CPU of each of so many workers; without a number one for each CPU that this process may use. Raises InputError."""
+    """The CPU of each of so many workers; without a number one for each CPU that this process may use. They begin with another
+    CPU in the next process: of two commands with one run each, neither waits for the other. Raises InputError."""
     available = sorted(os.sched_getaffinity(0))
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: at least 1")
-    return [available[number % len(available)] for number in range(workers or len(available))]
+    return [available[(os.getpid() + number) % len(available)] for number in range(workers or len(available))]
 
 
 def known_record(store: Store, planned: PlannedRun) -> Record | None:

@@ -7,9 +7,11 @@ import argparse
 import json
 import platform
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from openbach_run.additions import Additions, description
@@ -75,13 +77,30 @@ def main(argv: list[str]) -> int:
     if code:
         return code
     store = Store(arguments.results)
-    seen = [one for record in records for one in seen_in(record, store.runs / record.run_id)]
+    seen = seen_in_all(records, store)
     profile = profile_of(arguments, records, seen, argv)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(profile, indent=2) + "\n")
     print(as_text(profile["vpns"], arguments.check_bytes))
     print(f"\nwrote {file}; ./openbach-run lan_tcp vpn={vpns[0]} cpu={arguments.name} --with {arguments.output}")
     return 0
+
+
+def seen_in_all(records: Sequence[Record], store: Store) -> list[Seen]:
+    """Of the runs that say enough: on a machine that is too busy a job may be ended before it has told what it counted. The
+    others are named. Raises InputError if nothing is left of a VPN at one of the lengths."""
+    seen = []
+    for record in records:
+        try:
+            seen += seen_in(record, store.runs / record.run_id)
+        except InputError as error:
+            print(f"openbach-run: left out: {error}", file=sys.stderr)
+    found = {(one.vpn, one.payload_bytes) for one in seen}
+    for record in records:
+        vpn, length = record.arguments["vpn"], int(record.arguments["payload_bytes"])
+        if (vpn, length) not in found:
+            raise InputError(f"no run of {vpn} with {length} bytes of payload says what its packets cost")
+    return seen
 
 
 def lengths(text: str, check_bytes: int) -> list[int]:
@@ -135,10 +154,16 @@ def profile_of(
             "date": time.strftime("%Y-%m-%d"),
             "command": shlex.join(["openbach-run", "calibrate", *argv]),
             "repetitions": arguments.repetitions,
-            "runs": [record.run_id for record in records],
+            "cpus_busy_with_others": busy_with_others(records),
         },
         "vpns": vpns_of(seen, arguments.check_bytes),
     }
+
+
+def busy_with_others(records: Sequence[Record]) -> float:
+    """How many of the machine's CPUs other programs kept busy meanwhile: what the errors are to be read with."""
+    shares = [record.measures["cpu_others_s"] / record.measures["cpu_window_s"] for record in records]
+    return round(median(shares), 2)
 
 
 def as_text(vpns: dict[str, Any], check_bytes: int) -> str:

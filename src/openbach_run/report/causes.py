@@ -18,6 +18,7 @@ SAME = 0.02
 """A measure whose ratio is that of the judged one or its inverse within this is the same thing said again: the goodput of a
 transfer of fixed size beside its time."""
 MOST = 3
+REPEATED = ("retransmits", "forward_dropped_packets", "forward_lost_packets")
 CARRIED = "forward_sent_bytes"
 """What the link towards the user carried, all headers included."""
 SHOWS = {  # a measure that differs → what it means that it is greater, and what that it is less
@@ -60,14 +61,33 @@ def mechanism(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure
     """What the runs of two cells show beside the measure that is judged, in words; "" if nothing."""
     carried, ratio = _ratio(cell, against, CARRIED), _ratio(cell, against, judged)
     seen = [one.told for one in differences(cell, against, judged, declared)]
+    seen += _repeated_in_vain(cell, against)
     if carried is not None and abs(carried - 1) > SAME / 4:
         amount = f"{100 * abs(carried - 1):.1f} % {'more' if carried > 1 else 'fewer'}"
         on_link = f"the link carries {amount} bytes towards the user (headers, repetitions)"
         explained = ratio not in (None, 1) and any(
             abs(carried / one - 1) <= SAME for one in (ratio or 1, 1 / (ratio or 1))
         )
-        return f"{on_link}, which is all of it" if explained else "; ".join([*seen, on_link])
+        within = f"{100 * SAME:.0f} %"
+        return f"{on_link}, which accounts for it within {within}" if explained else "; ".join([*seen, on_link])
     return "; ".join(seen)
+
+
+def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
+    """Segments of a download that its sender sent again although the link lost fewer packets: as TCP in TCP does."""
+
+    def in_vain(one: Cell) -> tuple[float, float] | None:
+        whole = one.values.get("loss_at", "satellite") == "satellite" and one.values.get("direction") != "upload"
+        measured = [list(one.measured(name).values()) for name in REPEATED] if whole else []
+        if not measured or not all(measured):
+            return None
+        sent_again, dropped, lost = map(median, measured)
+        return sent_again - dropped - lost, sent_again
+
+    here, there = in_vain(cell), in_vain(against)
+    if here is None or there is None or here[0] < RELEVANT * here[1] or here[0] <= max(there[0], 0) * (1 + RELEVANT):
+        return []
+    return [f"at least {here[0]:.0f} of its {here[1]:.0f} repeated segments were not lost on the link"]
 
 
 def differences(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> list[Difference]:

@@ -135,6 +135,7 @@ def _why(finding: Finding, declared: Declared) -> str:
         return ""
     ends = _ends(finding)
     where = ("In the first", "In the last")[ends.index(shown)] if len(ends) > 1 and shown in ends else ""
+    where = where or ("There" if len(finding.comparisons) == 1 else "")
     return f"{where or _named(shown)}: {words}."
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What packets of a VPN cost a CPU, from runs in real time: a line through the cost of packets of several lengths.
 
-Of each repetition the least squares line is taken, with no negative coefficient; the medians of its two coefficients over the
-repetitions are the profile's, half the widths of their 95 % bootstrap intervals (results/intervals.py) the errors.
+It is the least squares line, with no negative coefficient, through the least of the repetitions at each length: what else the
+machine does only adds to it (caches, pauses), and a program that always has something to do, as where the CPU is the
+bottleneck, pays least. The errors are half the widths of 95 % bootstrap intervals of its coefficients: the repetitions at
+each length are drawn anew.
 """
 
 from __future__ import annotations
@@ -10,15 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import linear_regression, mean, median
+from random import Random
+from statistics import linear_regression, mean, quantiles
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.results.intervals import estimate
+from openbach_run.results.intervals import BOOTSTRAP_SEED
 from openbach_run.results.record import Record, statistics
 
 ENDS = {"encrypt": ("box_1", "tx"), "decrypt": ("box_2", "rx")}
 """Of an upload between the boxes of a LAN: who does it, and which of its tunnel's counters says how many packets."""
+RESAMPLES = 2000
 PROGRAM_TIMES = "cpu_by_program"
 """The job that the native engine sends CPU times as."""
 
@@ -36,8 +40,10 @@ class Seen:
 
 
 def seen_in(record: Record, run_dir: Path) -> list[Seen]:
-    """Of a run of lan_udp on the native engine. Raises InputError if it has not what is needed."""
-    vpn, lines = record.arguments["vpn"], list(statistics(run_dir))
+    """Of a run of lan_udp on the native engine. A program may hand several packets over as one, without the headers between
+    them; what is sent has never more than one. Raises InputError if the run has not what is needed."""
+    vpn, payload_bytes = record.arguments["vpn"], int(record.arguments["payload_bytes"])
+    lines, header_bytes = list(statistics(run_dir)), 0.0
     found = []
     for direction, (host, side) in ENDS.items():
         times_s = [
@@ -52,13 +58,13 @@ def seen_in(record: Record, run_dir: Path) -> list[Seen]:
         ]
         if not times_s or not counted:
             raise InputError(f"{run_dir}: says nothing of the CPU time of {host} or of the packets of its tunnel")
-        packets, length = counted[-1]
-        if not packets or not times_s[-1]:
+        counts, counted_bytes = counted[-1]
+        if not counts or not times_s[-1]:
             raise InputError(f"{run_dir}: {vpn}: no program of {host} took time for a packet: the kernel carries them")
-        size = int(record.arguments["payload_bytes"])
-        found.append(
-            Seen(vpn, direction, size, record.seed, length / packets, times_s[-1] * 1e9 / packets)
-        )
+        header_bytes = header_bytes or counted_bytes / counts - payload_bytes
+        packets = (counted_bytes - header_bytes * counts) / payload_bytes
+        ns = times_s[-1] * 1e9 / packets
+        found.append(Seen(vpn, direction, payload_bytes, record.seed, payload_bytes + header_bytes, ns))
     return found
 
 
@@ -74,24 +80,29 @@ def line_of(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def costs(seen: Sequence[Seen]) -> dict[str, float]:
     """Of one VPN and direction, as profiles of CPUs have it."""
-    points: dict[int, list[tuple[float, float]]] = {}
+    by_length: dict[int, list[Seen]] = {}
     for one in seen:
-        points.setdefault(one.repetition, []).append((one.packet_bytes, one.ns))
-    lines = [line_of(of_one) for of_one in points.values()]
+        by_length.setdefault(one.payload_bytes, []).append(one)
+    groups, random = list(by_length.values()), Random(BOOTSTRAP_SEED)
+
+    def line(drawn: Sequence[Sequence[Seen]]) -> tuple[float, float]:
+        return line_of([(mean(one.packet_bytes for one in of), min(one.ns for one in of)) for of in drawn])
+
+    drawn = [line([random.choices(of, k=len(of)) for of in groups]) for _ in range(RESAMPLES)]
     found = {}
-    for name, values in zip(("ns_per_packet", "ns_per_byte"), zip(*lines, strict=True), strict=True):
-        about = estimate(list(values))
-        assert about is not None
-        found[name] = round(about.median, 4)
-        if about.low is not None and about.high is not None:
-            found[f"{name}_error"] = round((about.high - about.low) / 2, 4)
+    for number, name in enumerate(("ns_per_packet", "ns_per_byte")):
+        found[name] = round(line(groups)[number], 4)
+        if min(map(len, groups)) > 1:
+            cuts = quantiles([one[number] for one in drawn], n=40)
+            found[f"{name}_error"] = round((cuts[-1] - cuts[0]) / 2, 4)
     return found
 
 
 def off_pct(times: Mapping[str, float], checked: Sequence[Seen]) -> float:
     """By how much the times say too much (or, negative, too little) of packets of a length that they do not come from."""
-    says = [times["ns_per_packet"] + times["ns_per_byte"] * one.packet_bytes for one in checked]
-    return round(100 * (median(says) / median(one.ns for one in checked) - 1), 2)
+    length = mean(one.packet_bytes for one in checked)
+    says_ns = times["ns_per_packet"] + times["ns_per_byte"] * length
+    return round(100 * (says_ns / min(one.ns for one in checked) - 1), 2)
 
 
 def vpns_of(seen: Sequence[Seen], check_bytes: int) -> dict[str, Any]:
