@@ -4,9 +4,10 @@
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
+PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists lock wheel site clean
+.PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep
 
 check: lint test
@@ -15,7 +16,7 @@ lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
 	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
-	$(DEV) mypy topologies/build.py
+	$(DEV) mypy topologies/build.py docs/man/pages.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/pep/files:src/openbach_run/guest $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
@@ -23,20 +24,20 @@ lint:
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 test:
-	$(DEV) python -m pytest tests/unit --cov=openbach_run --cov-report=
+	$(DEV) python -m pytest $(PARALLEL) tests/unit --cov=openbach_run --cov-report=
 	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
-	$(DEV) python -m pytest tests/guest
+	$(DEV) python -m pytest $(PARALLEL) tests/guest
 	$(DEV) python -m pytest tests/pages
 	$(DEV) python -m pytest pep/tests
 
 unit:
-	$(DEV) python -m pytest tests/unit
+	$(DEV) python -m pytest $(PARALLEL) tests/unit
 
 pep:
 	$(DEV) python -m pytest pep/tests
 
 guest:
-	$(DEV) python -m pytest tests/guest
+	$(DEV) python -m pytest $(PARALLEL) tests/guest
 
 chaos:
 	$(DEV) python tests/chaos.py
@@ -80,6 +81,9 @@ vpn-lists:
 
 control-lists:
 	$(DEV) python jobs/transport_profile/lists.py
+
+man: # the manual pages, from each command's --help
+	$(DEV) python docs/man/pages.py
 
 lock: # the Python packages of a bundle, from the ranges of pyproject.toml: every version, and the hashes of its files
 	$(DEV) uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --upgrade \

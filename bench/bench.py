@@ -6,6 +6,7 @@
   Python included.
 - Overhead: the wall time of openbach-run's run over that of bare.sh, a transfer in hand-made namespaces on the same kernel.
 - An empty run: boot, nothing, power off.
+- Virtual time over wall time of a cell of each suite of the published comparisons.
 - The published report's matrix (campaigns/matrix.yml) as one command on all CPUs.
 """
 
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,13 @@ VPNS = {"none": 20, "wireguard": 20, "openvpn_udp": 8, "openvpn_tcp": 8}
 REPEATS = 3
 CPU = 0
 MATRIX_LIMIT_S = 600
+SUITES = (
+    *(("lan_tcp", "vpn=wireguard"), ("lan_udp", "vpn=wireguard"), ("lan_ping", "vpn=wireguard")),
+    *(("lan_video", "vpn=wireguard", "impairment=none"), ("lan_cache", "vpn=wireguard")),
+    *(("lan_reconnect", "vpn=wireguard", "event=reboot"), ("lan_stability", "vpn=wireguard")),
+    *(("multipath", "vpn=openvpn_mptcp", "event=drop"), ("multipath_udp", "vpn=openvpn_mptcp", "event=drop")),
+)
+"""A cell of each suite of docs/comparisons.md."""
 
 GUEST_MAIN = """
 import json, subprocess, time
@@ -69,15 +78,28 @@ def scenario_run(orbit: str, vpn: str, results: Path) -> dict[str, Any]:
     rows = []
     for _ in range(REPEATS):
         start_s = time.monotonic()
-        subprocess.run(
-            [sys.executable, "-m", "openbach_run", orbit, f"vpn={vpn}", "cc=cubic",
-             "--rerun", "--quiet", "--workers", "1", "--results", str(results / orbit / vpn)],
-            check=True, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "src"},
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        (row,) = csv.DictReader((results / orbit / vpn / "results.csv").open())
+        row = run_cell(results / orbit / vpn, orbit, f"vpn={vpn}", "cc=cubic")
         rows.append({**row, "command_s": time.monotonic() - start_s})
     return min(rows, key=lambda row: row["command_s"])
+
+
+def run_cell(results: Path, *words: str) -> dict[str, Any]:
+    """Row of results.csv of the one run that the words of the command line ask for."""
+    subprocess.run(
+        [sys.executable, "-m", "openbach_run", *words, "--rerun", "--quiet", "--workers", "1", "--results", str(results)],
+        check=True, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "src"},
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    (row,) = csv.DictReader((results / "results.csv").open())
+    return row
+
+
+def suites(results: Path, cells: Sequence[Sequence[str]] = SUITES) -> Iterator[str]:
+    """Of each: the cell, its virtual time, its wall time, their ratio."""
+    for number, words in enumerate(cells):
+        row = run_cell(results / str(number), *words)
+        virtual_s, wall_s = float(row["virtual_s"]), float(row["wall_s"])
+        yield f"{' '.join(words):48}  {virtual_s:7.1f}  {wall_s:6.2f}  {virtual_s / wall_s:5.1f}"
 
 
 def matrix(results: Path) -> str:
@@ -117,6 +139,9 @@ def main() -> None:
             )
             if (orbit, vpn) == ("geo", "none"):
                 print(f"  overhead over the bare transfer: {wall_s / bare.wall_s:.2f} (to be at most 1.2)")
+        print(f"{'':48}  virtual s   run s  ratio")
+        for line in suites(folder / "suites"):
+            print(line)
         print(f"the report's matrix       {matrix(folder / 'matrix')}")
 
 

@@ -42,6 +42,16 @@ table inet $VPN_DEVICE {
 EOF
 }
 
+# A connection of Multipath TCP gets a subflow from each interface of $VPN_PATHS, beside the one that it begins with. This host's
+# routes by source address lead each of them its own way.
+multipath_tcp() {
+    ip mptcp limits set subflow 8 add_addr_accepted 8
+    for path in $VPN_PATHS; do
+        address=$(ip -4 -o address show dev "$path" | sed 's/.* inet \([0-9.]*\).*/\1/')
+        ip mptcp endpoint add "$address" dev "$path" subflow
+    done
+}
+
 # An interface in the overlay network that a VPN makes of its own addresses, between $1 and $2 (the other end's).
 tunnel_in_overlay() {
     case $1 in

@@ -691,12 +691,17 @@ static void check_startup_high_loss(struct sock *sk,
 	end_startup_by_losses(sk);
 }
 
+/*
+ * The losses of Startup say nothing of the round that Drain begins. The drafts
+ * are silent; BBRv2 and BBRv3 of Linux reset the signals here too.
+ */
 static void check_startup_done(struct sock *sk, const struct bbr_sample *sample)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
 
 	check_startup_high_loss(sk, sample);
 	if (bbr->state == STARTUP && bbr->full_bw_reached) {
+		reset_congestion_signals(bbr);
 		bbr->rounds_since_probe = 0;
 		resume_drain(sk);
 		bbr->state = DRAIN;
@@ -1143,7 +1148,8 @@ static u32 bbr_undo_cwnd(struct sock *sk)
 /*
  * 5.6.4.4: OnEnterRTO. The kernel has already saved the window by
  * bbr_ssthresh(), marked what is lost, and set the window to one packet, which
- * is no measure of what the path holds (5.5.10.3: InitLowerBounds).
+ * is no measure of what the path holds (5.5.10.3: InitLowerBounds), and is not
+ * saved either: with prior_ca_state set, save_cwnd() keeps the larger one.
  */
 static void bbr_set_state(struct sock *sk, u8 new_state)
 {
@@ -1151,8 +1157,8 @@ static void bbr_set_state(struct sock *sk, u8 new_state)
 
 	if (new_state != TCP_CA_Loss)
 		return;
-	note_loss(sk);
 	bbr->prior_ca_state = TCP_CA_Loss;
+	note_loss(sk);
 	bbr->full_bw = 0;
 	if (!is_probing_bw(bbr) && bbr->inflight_shortterm == ANY_INFLIGHT)
 		bbr->inflight_shortterm = max_t(u32, bbr->prior_cwnd,

@@ -6,6 +6,7 @@
     jobs/NAME/files/NAME.yml …               a job
     satellites/NAME.yml or .csv              a satellite
     impairments/NAME.json                    a profile of impairment
+    cpus/NAME.json                           what packets of VPNs cost a CPU
     topologies/NAME.yml                      hosts, networks and routes
     scenarios/NAME.json or .yml              what is run
     campaigns/NAME.yml                       several scenarios with values
@@ -33,6 +34,7 @@ PATTERNS = {
     "jobs": ("*/files/*.yml",),
     "satellites": ("*.yml", "*.csv"),
     "impairments": ("*.json",),
+    "cpus": ("*.json",),
     "topologies": ("*.yml",),
     "scenarios": ("*.json", "*.yml"),
     "campaigns": ("*.yml",),

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How figures look: width, colours, lines, markers."""
+"""How figures look: width, colours, lines, markers; and the library that draws charts in a browser."""
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
+
+from openbach_run.errors import SetupError
 
 WIDTH_IN = 7.0
 COLOURS = ("#000000", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
@@ -15,3 +21,35 @@ SETTINGS: Any = {
     "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True,
     "text.parse_math": False,  # a $ in a value is a $
 }  # fmt: skip
+
+CARRIER = "youplot"
+"""The Python package that has uPlot's files, as they are in uPlot's own package 1.6.31."""
+CHART_FILES = {
+    "uplot.iife.min.js": "2d27e8ad3d228164525ce213f9dc716f39b4e3aee0cc773fb3491c96cf4921a2",
+    "uplot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+}
+"""And the SHA-256 of them there."""
+CHART_NOTICE = "/* uPlot 1.6.31, Copyright (c) Leon Sorokin, MIT License */\n"
+
+
+def chart_script() -> str:
+    """uPlot (https://github.com/leeoniya/uPlot), which draws charts in a browser: JavaScript for a page of ours or to be put
+    into one file with it; it defines `uPlot` and asks for nothing else. Raises SetupError."""
+    return CHART_NOTICE + _chart_file("uplot.iife.min.js")
+
+
+def chart_style() -> str:
+    """The style sheet that belongs to it. Raises SetupError."""
+    return CHART_NOTICE + _chart_file("uplot.min.css")
+
+
+@cache
+def _chart_file(name: str) -> str:
+    """Of the carrier, without importing it; the bytes that uPlot's authors have published, or none."""
+    spec = find_spec(CARRIER)
+    if spec is None or spec.origin is None:
+        raise SetupError(f"the Python package {CARRIER} is missing, which brings the charts")
+    content = (Path(spec.origin).parent / "vendor" / name).read_bytes()
+    if hashlib.sha256(content).hexdigest() != CHART_FILES[name]:
+        raise SetupError(f"{CARRIER}: {name} is not the file of uPlot 1.6.31")
+    return content.decode()

@@ -42,6 +42,7 @@ CONTENT = (
         "README.md",
         "campaigns",
         "congestion-controls",
+        "cpus",
         "docs",
         "impairments",
         "inventory.yml",

@@ -21,6 +21,12 @@ import pytest
 from openbach_run.results import run_files
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+CPUS = sorted(os.sched_getaffinity(0))
+
+if worker := os.environ.get(
+    "PYTEST_XDIST_WORKER"
+):  # of several test processes each has a CPU; its guests are pinned there
+    os.sched_setaffinity(0, {CPUS[int(worker.removeprefix("gw")) % len(CPUS)]})
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def test_a_source_that_does_not_compile(folder: Path, tmp_path: Path) -> None:
     source.write_text(source.read_text().replace("max(", "maximum("))
     exit_code, _, errors = compare(tmp_path)
     assert exit_code == 1
-    assert f"building the congestion control {folder} failed" in errors
+    assert f"building the module {folder} failed" in errors
     assert "implicit declaration of function" in errors and "maximum" in errors
 
 

@@ -5,6 +5,7 @@ control-02 is 5.x there), seen in `ss -ti`, in queues and in transfer times."""
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
@@ -12,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from conftest import Run, RunCells, command, records
+from conftest import REPOSITORY, Run, RunCells, command, records
 from scenario_with import TEST_JOBS, Job, Snapshot, scenario_of, with_snapshot
 
 CONTROLS = ("bbr2", "bbr3")
@@ -278,6 +279,22 @@ def test_behind_a_policer_it_sends_at_the_policed_rate(tmp_path: Path, cc: str) 
         assert 0.8 * 5 < float(run.row["goodput_mbps"]) < 5 * 1448 / 1514
         lost[control] = float(run.row["retransmits"]) * 1448 / float(run.row["bytes"])
     assert lost[cc] < min(0.05, lost["bbr"])
+
+
+CHECKS = REPOSITORY / "tests/guest/controls/tcp_checked.c"
+
+
+def test_the_cases_that_a_transfer_seldom_meets(tmp_path: Path, cc: str) -> None:
+    """CHECKS, loaded into the guest as a congestion control that has `cc`'s source in it: the kernel takes the module only if
+    what it does with a socket is right in each case, and the run's error names those in which it is not."""
+    shipped = REPOSITORY / "congestion-controls" / cc
+    folder = tmp_path / "mine/congestion-controls/checked"
+    shutil.copytree(shipped, folder, ignore=lambda *_: [f"tcp_{cc}.c"])
+    shutil.copy(shipped / f"tcp_{cc}.c", folder / "control.h")
+    shutil.copy(CHECKS, folder)
+    asked = ["vpn=none", "cc=checked", "size=100k", "--with", str(tmp_path / "mine"), "--results", str(tmp_path / "r")]
+    ended = command("geo", *asked)
+    assert ended.returncode == 0, ended.stderr
 
 
 CHAOS_STEP_S = 2

@@ -14,6 +14,9 @@ RATE_BPS = 20e6
 LAN = ("rate=20M",)
 TCP, UDP = (*LAN, "duration_s=2"), (*LAN, "duration_s=2", "udp_rate=10M")
 VIDEO = (*LAN, "duration_s=5")
+STABLE = ("duration_s=20", "looks_s=5")
+EVENT = ("pings=200", "event_after_s=3", "event_s=5")
+CACHE = (*LAN, "files=6", "parallel=3")
 UDP_PROTOCOL = 17
 ETHERNET, SEGMENT = 1514, 1448
 """Bytes of a full frame, and what of it is a program's with timestamps of TCP."""
@@ -100,12 +103,17 @@ def test_video_is_whole_and_recovered_where_packets_are_lost(run_cells: RunCells
     assert float(late.row["video_quality_pct"]) < 99, "what is lost cannot come again in 20 ms"
 
 
+@pytest.mark.parametrize(("http", "connections"), [("1.1", 3), ("2", 1)])
+def test_a_caches_files_take_what_the_rate_leaves(run_cells: RunCells, http: str, connections: int) -> None:
+    row = one(run_cells, "lan_cache", "vpn=none", f"http={http}", *CACHE).row
+    assert int(row["cache_connections"]) == connections
+    assert 0.85 < float(row["cache_mbps"]) * 1e6 / (RATE_BPS * SEGMENT / ETHERNET) <= 1
+
+
 def test_an_outage_is_as_long_as_it_is(run_cells: RunCells) -> None:
     """A tunnel without a connection goes on at once. A ping more or less, every tenth of a second."""
     for vpn in ("none", "wireguard"):
-        row = one(
-            run_cells, "lan_reconnect", f"vpn={vpn}", "event=drop", "pings=200", "event_after_s=3", "event_s=5"
-        ).row
+        row = one(run_cells, "lan_reconnect", f"vpn={vpn}", "event=drop", *EVENT).row
         assert float(row["ping_gap_s"]) == pytest.approx(5.1, abs=0.15)
     row = one(run_cells, "lan_reconnect", "vpn=none", "event=none", "pings=50").row
     assert float(row["ping_gap_s"]) < 0.25 and float(row["ping_lost_pct"]) == 0
@@ -117,13 +125,36 @@ def test_a_tunnel_follows_its_clients_new_address(run_cells: RunCells) -> None:
     assert "10.30.0.101/24" in (run.record / "commands.sh").read_text()
 
 
+@pytest.mark.parametrize(("event", "lasts_s"), [("restart", 0.0), ("reboot", 5.0)])
+def test_a_vpn_comes_back_with_the_keys_that_it_had(run_cells: RunCells, event: str, lasts_s: float) -> None:
+    """WireGuard's next packet makes its handshake; without a VPN nothing restarts, and only the interface is away."""
+    for vpn in ("wireguard", "none"):
+        run = one(run_cells, "lan_reconnect", f"vpn={vpn}", f"event={event}", *EVENT)
+        assert float(run.row["ping_gap_s"]) == pytest.approx(lasts_s + 0.1, abs=0.3)
+        restarts = [line["restart_time_s"] for line in run.statistics("vpn") if "restart_time_s" in line]
+        assert len(restarts) == (vpn == "wireguard") and all(time_s < 1 for time_s in restarts)
+
+
+def test_daemons_tell_their_memory_and_no_cpu_time_that_is_virtual(run_cells: RunCells) -> None:
+    user, kernel = (one(run_cells, "lan_stability", f"vpn={vpn}", *STABLE) for vpn in ("openvpn_udp", "wireguard"))
+    for end in ("client", "server"):
+        assert int(user.row[f"{end}_rss_end_bytes"]) >= int(user.row[f"{end}_rss_start_bytes"]) > 2e6
+        assert 3 < int(user.row[f"{end}_descriptors_end"]) < 30
+    assert {line["cpu"] for line in user.statistics("daemons") if "cpu" in line} == {"not measured: virtual time"}
+    assert not any("user_s" in line for line in user.statistics("daemons"))
+    assert {line["processes"] for line in kernel.statistics("daemons") if "processes" in line} == {0}
+
+
 @pytest.mark.parametrize(
     ("scenario", "job", "cell"),
     [
         ("lan_tcp", "tcp_throughput", ("vpn=wireguard", "impairment=high", "direction=both", *TCP)),
         ("lan_udp", "udp_stress", ("vpn=openvpn_udp", "impairment=medium", *UDP)),
-        ("lan_reconnect", "outage", ("vpn=openvpn_udp", "event=down", "pings=200", "event_after_s=3", "event_s=5")),
+        ("lan_reconnect", "outage", ("vpn=openvpn_udp", "event=down", *EVENT)),
+        ("lan_reconnect", "outage", ("vpn=wireguard", "event=reboot", *EVENT)),
         ("lan_video", "rist_video", ("vpn=wireguard", "impairment=high", *VIDEO)),
+        ("lan_cache", "cache_download", ("vpn=wireguard", "impairment=high", *CACHE)),
+        ("lan_stability", "daemons", ("vpn=openvpn_udp", *STABLE)),
         ("lan_ping", "ping_series", ("vpn=wireguard", "impairment=high", "pings=20")),
     ],
 )

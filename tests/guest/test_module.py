@@ -133,8 +133,9 @@ CHECKPATCH = ("checkpatch.pl", "const_structs.checkpatch", "spelling.txt")
 CHECKED = {
     "congestion-controls": ("*/*.c", "*/*.h", "*/Kbuild"),
     "kernel/src": ("*.c", "*.h"),
+    "tests/guest/controls": ("*.c",),
 }
-IGNORED = {"congestion-controls": (), "kernel/src": ("BIT_MACRO", "UNDOCUMENTED_SETUP")}
+IGNORED = {"congestion-controls": (), "kernel/src": ("BIT_MACRO", "UNDOCUMENTED_SETUP"), "tests/guest/controls": ()}
 """A size that is a power of two is no bit; a parameter of our kernel is described in docs/reference.md."""
 
 

@@ -63,7 +63,12 @@ def test_it_runs_in_another_directory_and_gets_the_same_packets(installed: Path,
 
 def test_what_is_in_it(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        assert "openbach_run/bundle/start.c" in archive.namelist()
+        names = archive.namelist()
+        assert "openbach_run/bundle/start.c" in names
+        assert {Path(name).name for name in names if "/share/man/man1/" in name} >= {
+            "openbach-run.1",
+            "openbach-run-report.1",
+        }
         archive.extract("openbach_run/checkout.tar.gz", tmp_path)
     with tarfile.open(tmp_path / "openbach_run/checkout.tar.gz") as tar:
         entries = {entry.name: entry for entry in tar}

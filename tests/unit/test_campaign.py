@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.additions import Additions
+from openbach_run.campaign.execute import cpus_for
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import Campaign, plan
 from openbach_run.campaign.settings import parse_seeds
@@ -45,7 +46,7 @@ def test_the_whole_table_is_the_default() -> None:
         "rate": "10M", "return_rate": "same", "buffer_bdp": "1", "queue": "fifo", "jitter_ms": "0", "link_file": "none",
         "burst_packets": "1", "loss_at": "satellite", "orbit": "geo", "delay_ms": "250", "return_loss": "same",
         "buffer": "none", "terrestrial_ms": "0", "direction": "download", "http": "none",
-        "warm_up": "none",
+        "warm_up": "none", "cpu": "free", "cpu_scale": "1",
     }  # fmt: skip
 
 
@@ -315,3 +316,11 @@ def test_bad_campaign_files_are_refused(tmp_path: Path, text: str, words: str) -
 def test_a_setting_that_no_scenario_has_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none of the scenarios of .* has this argument"):
         planned_file(campaign_file(tmp_path, TWO_SCENARIOS), "vpm=none")
+
+
+def test_commands_at_the_same_time_begin_with_different_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {2, 3, 5})
+    monkeypatch.setattr("os.getpid", lambda: 300)
+    assert (cpus_for(None), cpus_for(1), cpus_for(4)) == ([2, 3, 5], [2], [2, 3, 5, 2])
+    monkeypatch.setattr("os.getpid", lambda: 301)
+    assert (cpus_for(None), cpus_for(1)) == ([3, 5, 2], [3])

@@ -70,5 +70,20 @@ def test_a_mirror_that_is_given_is_taken(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_system_without_apt_is_told_of_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(SetupError, match=r"no apt-get.*lacks no-such-package.*docs/bundle\.md"):
+    with pytest.raises(SetupError, match=r"no apt-get.*docs/bundle\.md"):
         debian.ensure_tools({"no-such-command": "no-such-package"})
+
+
+@pytest.mark.parametrize(
+    ("manager", "words"),
+    [
+        ("dnf", "sudo dnf install apt glibc-devel xz debian-keyring,"),
+        ("pacman", "sudo pacman -S --needed apt glibc xz debian-archive-keyring,"),
+        ("zypper", "sudo zypper install apt glibc-devel xz debian-archive-keyring,"),
+    ],
+)
+def test_another_system_is_told_in_its_own_words(manager: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}" if name == manager else None)
+    with pytest.raises(SetupError) as refused:
+        debian.ensure_tools({"apt-get": "apt", "no-such-compressor": "xz-utils", "/no/such/header.h": "libc6-dev"})
+    assert words in str(refused.value) and "docs/bundle.md" in str(refused.value)

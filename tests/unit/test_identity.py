@@ -39,7 +39,18 @@ WIREGUARD = ("vpn=wireguard", "cc=cubic", "pep=B", "loss=0")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what runs follow from."""
     root = tmp_path_factory.mktemp("checkout")
-    for name in ("jobs", "vpn-configs", "congestion-controls", "satellites", "impairments", "pep", "scenarios"):
+    folders = (
+        "jobs",
+        "vpn-configs",
+        "congestion-controls",
+        "satellites",
+        "impairments",
+        "cpus",
+        "kernel",
+        "pep",
+        "scenarios",
+    )
+    for name in folders:
         if (ROOT / name).exists():
             shutil.copytree(ROOT / name, root / name, symlinks=True)
     for name in GUEST_MODULES:
@@ -176,6 +187,19 @@ def test_a_vpn_that_is_added_changes_nothing(original: Path, checkout: Path) -> 
     shutil.copytree(checkout / "vpn-configs/nebula", checkout / "vpn-configs/mine")
     assert run_id(checkout, *WIREGUARD) == run_id(original, *WIREGUARD)
     assert run_id(checkout, "vpn=mine", *WIREGUARD[1:]) != run_id(original, *WIREGUARD)
+
+
+def test_a_profile_of_a_cpu_and_its_module_count_where_one_is_used(original: Path, checkout: Path) -> None:
+    for root in (original, checkout):
+        (root / "cpus/slow.json").write_text('{"vpns": {}}')
+    slow, source = (*WIREGUARD, "cpu=slow"), "kernel/modules/cpu_model/cpu_model.c"
+    edited(checkout, source, added("int x;\n"))
+    assert run_id(checkout, *WIREGUARD) == run_id(original, *WIREGUARD)
+    assert run_id(checkout, *slow) != run_id(original, *slow) != run_id(original, *WIREGUARD)
+    shutil.copy(original / source, checkout / source)
+    assert run_id(checkout, *slow) == run_id(original, *slow)
+    edited(checkout, "cpus/slow.json", in_json("queue_packets", 5))
+    assert run_id(checkout, *slow) != run_id(original, *slow)
 
 
 def test_versions_of_packages_count_where_they_are_used(original: Path) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +80,13 @@ def test_nothing_fits_a_path_that_is_cut() -> None:
 
 @pytest.mark.parametrize(("text", "rate"), [("1k", 1e3), ("100M", 1e8), ("1.5G", 1.5e9)])
 def test_rates(text: str, rate: float) -> None:
-    assert udp_stress.rate_bps(text) == rate
+    assert udp_stress.parse(["client", "10.0.0.1", text]).rate == rate
 
 
 @pytest.mark.parametrize("text", ["1", "nan", "inf", "101G"])
 def test_rates_that_are_none(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
-        udp_stress.rate_bps(text)
+    with pytest.raises(SystemExit):
+        udp_stress.parse(["client", "10.0.0.1", text])
 
 
 @pytest.mark.parametrize(

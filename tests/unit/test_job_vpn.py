@@ -109,14 +109,14 @@ def test_a_server_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def exit_code_of_watch(program: str) -> int:
-    """Exit code of a process that watches over `sh -c program` as the job does: 0 if it is told to stop."""
+    """Exit code of a process that watches over `sh -c program` as the job does: 0 if it is told to stop, 2 if to fall."""
     pid = os.fork()
     if pid == 0:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {*vpn.SIGNALS, *vpn.WATCHED})
+        signal.pthread_sigmask(signal.SIG_BLOCK, vpn.BLOCKED)
         daemon = subprocess.Popen(["sh", "-c", program], preexec_fn=vpn.unblock_signals)
-        stopped = vpn.is_stopped(lambda: daemon.poll() is None, daemon, 0.0, lambda: None)
+        stopped = vpn.stopped_by(lambda: daemon.poll() is None, daemon, 0.0, lambda: None)
         daemon.kill()
-        os._exit(0 if stopped else 1)
+        os._exit({0: 1, vpn.FALL: 2}.get(stopped, 0))
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
@@ -135,6 +135,10 @@ def test_an_agent_ends_the_daemon_first_and_then_the_job() -> None:
 
 def test_the_order_to_stop_ends_the_wait() -> None:
     assert exit_code_of_watch("kill -TERM $PPID; exec sleep 60") == 0
+
+
+def test_the_order_to_fall_ends_it_too() -> None:
+    assert exit_code_of_watch("kill -USR1 $PPID; exec sleep 60") == 2
 
 
 def test_messages_hold_the_daemons_last_lines(tmp_path: Path) -> None:

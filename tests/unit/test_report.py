@@ -328,7 +328,13 @@ def test_a_difference_and_a_value_have_units() -> None:
 
 def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
     described = read_claims(CLAIMS)
-    numbered = {"satcom": ("C", 11), "ten_vpns": ("T", 14), "vpncloud": ("V", 5), "post_quantum": ("P", 4)}
+    numbered = {
+        "satcom": ("C", 11),
+        "ten_vpns": ("T", 16),
+        "vpncloud": ("V", 5),
+        "post_quantum": ("P", 4),
+        "multipath": ("M", 6),
+    }
     names = {
         document: [name for name, one in described.items() if one.get("document", SATCOM) == document]
         for document in numbered

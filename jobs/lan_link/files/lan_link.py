@@ -30,8 +30,6 @@ INGRESS = "q_lan"
 UNLIMITED = "unlimited"
 LEAST_BPS, MOST_BPS = 32e3, 1e9
 FRAME_BYTES = 1514
-BURST_BYTES = 1540
-"""One packet, and what a tunnel or a VLAN may add to it."""
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
@@ -115,7 +113,7 @@ def apply(arguments: argparse.Namespace) -> None:
         if arguments.rate != UNLIMITED:
             waits = arguments.queue_packets * FRAME_BYTES
             lines.append(
-                f"qdisc add dev {device} parent 1: tbf rate {arguments.rate:.0f}bit burst {BURST_BYTES} limit {waits}"
+                f"qdisc add dev {device} parent 1: tbf rate {arguments.rate:.0f}bit burst {netem.bucket_bytes()} limit {waits}"
             )
     change("tc", lines=lines)
 

@@ -4,24 +4,31 @@
 `drop` loses every packet in both directions, as a link does that is obstructed: the interface stays up and no program is told.
 `down` takes the interface down, as a cable does that is pulled; its routes come back with it. `address` gives it another
 address, which stays, and takes the old one away at the same moment.
+
+`restart` ends the VPNs of this host, with all that they have made, and starts them again at once. `reboot` takes the interface
+down first, as a host does that loses its power, and starts them when it is up again. Their keys are on the disk: they stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_interface
+from pathlib import Path
 from typing import Any
 
 import collect_agent
+import limits
 from command import change, run, undo
 
 CONFIGURATION = "/opt/openbach/agent/jobs/outage/outage_rstats_filter.conf"
 TABLE = "outage"
+LIMITS = {"after_s": (0, 86400), "duration_s": (0, 86400)}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 RULES = """
 table inet {table} {{
@@ -36,20 +43,20 @@ table inet {table} {{
 }}
 """
 """Of nftables: the first that sees what comes, the last that sees what goes."""
+VPNS = Path("/var/run")
+FALL, RISE = signal.SIGUSR1, signal.SIGUSR2
 SHOWN_ONLY = ("linkdown", "dead")
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("interface")
-    parser.add_argument("--kind", choices=["drop", "down", "address", "none"], default="drop")
+    parser.add_argument("--kind", choices=["drop", "down", "address", "restart", "reboot", "none"], default="drop")
     parser.add_argument("--after-s", type=float, default=0.0)
-    parser.add_argument("--duration-s", type=float, default=20.0, help="of drop and down")
+    parser.add_argument("--duration-s", type=float, default=20.0, help="of drop, down and reboot")
     parser.add_argument("--new-address", default="10.30.0.101/24", help="of the kind address, with its mask")
     arguments = parser.parse_args(argv)
-    for name in ("after_s", "duration_s"):
-        if not 0 <= getattr(arguments, name) <= 86400:
-            parser.error(f"{name} is {getattr(arguments, name):g}: from 0 to 86400 s")
+    limits.check(parser, arguments, LIMITS)
     if arguments.kind == "address":
         try:
             ip_interface(arguments.new_address)
@@ -81,6 +88,27 @@ def down(interface: str) -> Iterator[None]:
             change("ip", "route", "replace", *words, "dev", interface)
 
 
+@contextmanager
+def without_vpns() -> Iterator[None]:
+    """Every job vpn of this host has a file with its process id here, and takes these orders."""
+    processes = [int(file.read_text()) for file in sorted(VPNS.glob("openbach-vpn*.pid"))]
+    for process in processes:
+        os.kill(process, FALL)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, RISE)
+
+
+@contextmanager
+def rebooted(interface: str) -> Iterator[None]:
+    """The interface goes first: no VPN can tell the other end that it goes. It comes first too."""
+    with ExitStack() as rises, down(interface):
+        rises.enter_context(without_vpns())
+        yield
+
+
 def change_address(interface: str, new: str) -> None:
     """The new one comes first, so that no route is lost with the old one."""
     shown: list[dict[str, Any]] = json.loads(run("ip", "-j", "-4", "address", "show", "dev", interface))
@@ -98,7 +126,7 @@ def wait(seconds: float) -> bool:
     return not signal.sigtimedwait(SIGNALS, seconds)
 
 
-KINDS = {"drop": dropped, "down": down}
+KINDS = {"drop": dropped, "down": down, "reboot": rebooted}
 
 
 def main() -> None:
@@ -109,6 +137,9 @@ def main() -> None:
     collect_agent.send_stat(collect_agent.now(), began=1)
     if arguments.kind == "address":
         change_address(arguments.interface, arguments.new_address)
+    elif arguments.kind == "restart":
+        with without_vpns():
+            pass
     else:
         undo("nft", "delete", "table", "inet", TABLE)  # of a job that was killed
         with KINDS[arguments.kind](arguments.interface):

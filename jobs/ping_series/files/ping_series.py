@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 import collect_agent
+import limits
 
 CONFIGURATION = "/opt/openbach/agent/jobs/ping_series/ping_series_rstats_filter.conf"
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
@@ -36,9 +37,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--payload-bytes", type=int, default=56, help="of a request, behind its ICMP header")
     parser.add_argument("--count", type=int, default=0, help="requests; 0: until stopped")
     arguments = parser.parse_args(argv)
-    for name, (least, most) in LIMITS.items():
-        if not least <= getattr(arguments, name) <= most:
-            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    limits.check(parser, arguments, LIMITS)
     if arguments.interval_s != 0 and not 0.01 <= arguments.interval_s <= 3600:
         parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.01 to 3600 s")
     return arguments

@@ -29,6 +29,8 @@ from typing import Any
 
 import collect_agent
 import control
+import ends
+import limits
 from command import started, wait_for
 from ports import READY_LIMIT_S
 
@@ -47,18 +49,12 @@ SUMS = {"recovered_packets": "recovered_total", "missing_packets": "missing", "l
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    modes = parser.add_subparsers(dest="mode", required=True)
-    modes.add_parser("server")
-    client = modes.add_parser("client")
-    client.add_argument("server_ip")
+    parser, _, client = ends.command_line(__doc__)
     client.add_argument("--duration-s", type=int, default=30)
     client.add_argument("--rate-kbps", type=int, default=3300, help="of the payload")
     client.add_argument("--buffer-ms", type=int, default=1000, help="time between sending and giving out")
     arguments = parser.parse_args(argv)
-    for name, (least, most) in LIMITS.items():
-        if not least <= getattr(arguments, name, least) <= most:
-            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    limits.check(parser, arguments, LIMITS)
     return arguments
 
 
@@ -199,17 +195,6 @@ def stream(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
 
 
-def main() -> None:
-    arguments = parse()
-    if arguments.mode == "server":
-        serve()
-    else:
-        try:
-            stream(arguments)
-        except OSError as error:
-            sys.exit(f"the server of rist_video on {arguments.server_ip}: {error}")
-
-
 if __name__ == "__main__":
     with collect_agent.use_configuration(CONFIGURATION):
-        main()
+        ends.run("rist_video", parse(), lambda _: serve(), stream)

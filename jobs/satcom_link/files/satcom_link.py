@@ -38,8 +38,6 @@ from presets import NONE, PRESET, SAME, Buffer
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
 FRAME_BYTES = 1514
-BURST_BYTES = 1540
-"""One packet, and what a tunnel or a VLAN may add to it."""
 HELD_RATE = "8bit"
 """What tbf gets for a rate of 0, which it does not know: a packet takes 25 minutes."""
 PLACE = "satellite"
@@ -200,7 +198,7 @@ def queue_options(kind: str, buffer: Buffer, limit_bytes: int, rtt_ms: float) ->
 
 def rate_line(direction: Direction, state: State, limit_bytes: int) -> str:
     rate = f"{round(state.rate_bps)}bit" if state.rate_bps else HELD_RATE
-    return f"dev {direction.queue} root handle 1: tbf rate {rate} burst {BURST_BYTES} limit {limit_bytes}"
+    return f"dev {direction.queue} root handle 1: tbf rate {rate} burst {netem.bucket_bytes()} limit {limit_bytes}"
 
 
 def delay_line(direction: Direction, arguments: argparse.Namespace, state: State, step: int) -> str:
@@ -365,6 +363,7 @@ def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> 
         arguments.burst_packets,
         limit,
         limit // FRAME_BYTES if in_packets else None,
+        netem.bucket_bytes(),
     )
 
 

@@ -13,7 +13,9 @@ from itertools import groupby
 from typing import Any
 
 import collect_agent
+import ends
 import iperf3_test
+import limits
 
 CONFIGURATION = "/opt/openbach/agent/jobs/tcp_throughput/tcp_throughput_rstats_filter.conf"
 LIMITS = {"port": (1, 65535), "duration_s": (1, 86400), "streams": (1, 128)}
@@ -23,20 +25,14 @@ REVERSE = "_bidir_reverse"
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, _, client = ends.command_line(__doc__)
     parser.add_argument("--port", type=int, default=iperf3_test.PORT)
-    modes = parser.add_subparsers(dest="mode", required=True)
-    modes.add_parser("server")
-    client = modes.add_parser("client")
-    client.add_argument("server_ip")
     client.add_argument("--direction", choices=list(OPTIONS), default="upload")
     client.add_argument("--duration-s", type=int, default=30)
     client.add_argument("--streams", type=int, default=1, help="connections in each direction")
     client.add_argument("--interval-s", type=float, default=0.0, help="of the series of interval_goodput_bps (0: none)")
     arguments = parser.parse_args(argv)
-    for name, (least, most) in LIMITS.items():
-        if not least <= getattr(arguments, name, least) <= most:
-            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    limits.check(parser, arguments, LIMITS)
     if arguments.mode == "client" and arguments.interval_s and not 0.1 <= arguments.interval_s <= 60:
         parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.1 to 60 s, which iperf3 can")
     return arguments
@@ -103,14 +99,6 @@ def measure(arguments: argparse.Namespace) -> None:
         collect_agent.send_stat(collect_agent.now(), suffix=suffix, attempts=attempts, **found)
 
 
-def main() -> None:
-    arguments = parse()
-    if arguments.mode == "server":
-        iperf3_test.serve(arguments.port)
-    else:
-        measure(arguments)
-
-
 if __name__ == "__main__":
     with collect_agent.use_configuration(CONFIGURATION):
-        main()
+        ends.run("tcp_throughput", parse(), lambda asked: iperf3_test.serve(asked.port), measure)

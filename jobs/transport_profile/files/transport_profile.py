@@ -70,10 +70,16 @@ def interfaces() -> list[str]:
     return sorted(one.name for one in INTERFACES.iterdir() if int((one / "type").read_text()) == ETHERNET)
 
 
+def is_set(file: Path, value: str) -> bool:
+    """A parameter of the whole kernel that is as it should be is left alone: in a namespace nobody may write it."""
+    return file.exists() and file.read_text().strip() == value
+
+
 def main() -> None:
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    wanted = settings(arguments.cc, arguments.buffer_bytes, profiles.algorithm(arguments.cc))
+    asked = settings(arguments.cc, arguments.buffer_bytes, profiles.algorithm(arguments.cc))
+    wanted = {file: value for file, value in asked.items() if MODULES not in file.parents or not is_set(file, value)}
     before = {file: file.read_text() for file in wanted if file.exists()}
     own_routes = routes(run("ip", "route", "show")) if arguments.initcwnd != 10 else []
     queues = interfaces() if arguments.queue != HOSTS_OWN else []

@@ -11,38 +11,32 @@ import argparse
 from typing import Any
 
 import collect_agent
+import ends
 import iperf3_test
+import limits
+import netem
 import path_mtu
 
 CONFIGURATION = "/opt/openbach/agent/jobs/udp_stress/udp_stress_rstats_filter.conf"
 LEAST_BPS, MOST_BPS = 1e3, 100e9
-MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+SLOW_BPS, SLOW_TIMER_US = 200e3, 20_000
+"""iperf3 looks every ms whether a packet is due. Where one is due every 50 ms, that costs more than the packets."""
 LIMITS = {"port": (1, 65535), "duration_s": (1, 86400), "payload_bytes": (0, 65507)}
 
 
-def rate_bps(text: str) -> float:
-    """`10M` is 10 000 000 bit/s."""
-    digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
-    rate = float(digits) * factor
-    if not LEAST_BPS <= rate <= MOST_BPS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a rate from 1k to 100G bit/s")
-    return rate
-
-
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, _, client = ends.command_line(__doc__)
     parser.add_argument("--port", type=int, default=iperf3_test.PORT)
-    modes = parser.add_subparsers(dest="mode", required=True)
-    modes.add_parser("server")
-    client = modes.add_parser("client")
-    client.add_argument("server_ip")
-    client.add_argument("rate", type=rate_bps, help="bit/s of payload; k, M and G are decimal")
+    client.add_argument("rate", help="bit/s of payload; k, M and G are decimal")
     client.add_argument("--duration-s", type=int, default=30)
     client.add_argument("--payload-bytes", type=int, default=0, help="of a packet; 0: what iperf3 takes")
     arguments = parser.parse_args(argv)
-    for name, (least, most) in LIMITS.items():
-        if not least <= getattr(arguments, name, least) <= most:
-            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    limits.check(parser, arguments, LIMITS)
+    if arguments.mode == "client":
+        try:
+            arguments.rate = netem.number(arguments.rate, LEAST_BPS, MOST_BPS, "a rate from 1k to 100G bit/s")
+        except ValueError as error:
+            parser.error(str(error))
     if arguments.mode == "client" and 0 < arguments.payload_bytes < 16:
         parser.error(f"payload_bytes is {arguments.payload_bytes}: 0, or from 16, which iperf3 needs for its own")
     return arguments
@@ -60,12 +54,15 @@ def measured(report: dict[str, Any]) -> dict[str, Any]:
         "received_packets": arrived,
         "loss_pct": 100 * (sent["packets"] - arrived) / sent["packets"],
         "jitter_ms": received["jitter_ms"],
+        "out_of_order_packets": report["end"]["streams"][0]["udp"]["out_of_order"],
         "payload_bytes": payload_bytes,
     }
 
 
 def measure(arguments: argparse.Namespace) -> None:
     words = ["-u", "-b", f"{arguments.rate:.0f}", "-i", "0"]
+    if arguments.rate <= SLOW_BPS:
+        words += ["--pacing-timer", str(SLOW_TIMER_US)]
     if arguments.payload_bytes:
         words += ["-l", str(arguments.payload_bytes)]
     tested = iperf3_test.client(arguments.server_ip, arguments.port, *words, duration_s=arguments.duration_s)
@@ -76,14 +73,6 @@ def measure(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
 
 
-def main() -> None:
-    arguments = parse()
-    if arguments.mode == "server":
-        iperf3_test.serve(arguments.port)
-    else:
-        measure(arguments)
-
-
 if __name__ == "__main__":
     with collect_agent.use_configuration(CONFIGURATION):
-        main()
+        ends.run("udp_stress", parse(), lambda asked: iperf3_test.serve(asked.port), measure)

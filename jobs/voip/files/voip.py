@@ -20,6 +20,8 @@ from typing import Any
 
 import collect_agent
 import control
+import ends
+import limits
 import stream
 from command import run, wait_for
 from ports import READY_LIMIT_S, wait_listening
@@ -32,21 +34,15 @@ CODEC = ("VoIP", "-x", "G.711.2", "-h", "RTP")
 """D-ITG's name for two frames of 10 ms in a packet: 160 bytes of G.711 behind 12 of RTP."""
 END_LIMIT_S = 60.0
 """What a call may take beyond its duration to set up and end."""
+LIMITS = {"duration_s": (1, 3600), "buffer_ms": (0, 1000)}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    modes = parser.add_subparsers(dest="mode", required=True)
-    modes.add_parser("server")
-    client = modes.add_parser("client")
-    client.add_argument("server_ip")
+    parser, _, client = ends.command_line(__doc__)
     client.add_argument("duration_s", type=float)
     client.add_argument("--buffer-ms", type=float, default=40.0, help="playout buffer (default 40)")
     arguments = parser.parse_args(argv)
-    if arguments.mode == "client" and not 1 <= arguments.duration_s <= 3600:
-        parser.error(f"duration_s is {arguments.duration_s:g}: from 1 to 3600 s")
-    if arguments.mode == "client" and not 0 <= arguments.buffer_ms <= 1000:
-        parser.error(f"--buffer-ms is {arguments.buffer_ms:g}: from 0 to 1000 ms")
+    limits.check(parser, arguments, LIMITS)
     return arguments
 
 
@@ -138,17 +134,8 @@ def call(server_ip: str, duration_s: float, buffer_ms: float) -> None:
     collect_agent.send_stat(now, suffix="to_server", **to_server)
 
 
-def main() -> None:
-    arguments = parse()
-    if arguments.mode == "server":
-        serve()
-    else:
-        try:
-            call(arguments.server_ip, arguments.duration_s, arguments.buffer_ms)
-        except OSError as error:
-            sys.exit(f"the server of voip on {arguments.server_ip}: {error}")
-
-
 if __name__ == "__main__":
     with collect_agent.use_configuration(CONFIGURATION):
-        main()
+        ends.run(
+            "voip", parse(), lambda _: serve(), lambda asked: call(asked.server_ip, asked.duration_s, asked.buffer_ms)
+        )

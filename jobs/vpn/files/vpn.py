@@ -53,15 +53,23 @@ PUBLIC_LIMIT = 16 << 20
 """Characters of public material that an end takes from the other; keys of Classic McEliece have 1 MB."""
 UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
+FREE = "free"
+"""A host whose CPU costs nothing."""
 STREAMS = ("TCP", "MPTCP", "TLS")
 """Carriers whose congestion control is that of the tunnel; beside others a connection may be there for control."""
 ENDS = 2
 LAST_LINES = 10
-LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535)}
+LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535), "users": (1, 100_000), "user_packet_bytes": (64, 9000),
+          "user_rate_kbps": (1, 1_000_000), "user_rtt_ms": (1, 4000), "cpu_scale": (0.01, 1000)}  # fmt: skip
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 WATCHED = {signal.SIGCHLD, signal.SIGIO}
+FALL, RISE = signal.SIGUSR1, signal.SIGUSR2
+"""Orders of the job outage: the VPN ends, with all that it has made; it starts again, with the same keys."""
+BLOCKED = {*SIGNALS, *WATCHED, FALL, RISE}
 RTMGRP_IPV4_IFADDR = 0x10
 """Group of netlink messages about addresses (linux/rtnetlink.h)."""
+PID_FILE = "/var/run/openbach-{}.pid"
+"""Of the job that has the tunnel of that interface, for orders."""
 COORDINATOR_TUNNEL_IP = "10.200.{}.3"
 TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2", "10.200.{}.1"),
               "coordinator": (COORDINATOR_TUNNEL_IP, ""), "wait": ("", "")}  # fmt: skip
@@ -83,7 +91,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--flow-port", type=int, default=0, help="the tunnel is for the TCP flow with this server port only"
     )
+    parser.add_argument("--paths", default="", help="this end's interfaces that a multipath VPN uses, parted by commas")
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the counters (0: none)")
+    cpu = parser.add_argument_group("this host's CPU, in virtual time")
+    cpu.add_argument("--cpu", default=FREE, help=f"what packets cost this host: a profile of cpus, or {FREE}")
+    cpu.add_argument("--cpu-scale", type=float, default=1.0, help="times as slow as the profile's CPU")
+    cpu.add_argument("--users", type=int, default=1, help="of this end; packets of all but one only cost CPU time")
+    cpu.add_argument("--user-rate-kbps", type=float, default=1000.0, help="of inner packets towards each of these")
+    cpu.add_argument("--user-rtt-ms", type=float, default=600.0, help="their round trip: how fast a rate grows again")
+    cpu.add_argument("--user-packet-bytes", type=int, default=1400, help="length of each of these packets")
     parser.add_argument("role", choices=sorted(TUNNEL_IPS))
     arguments = parser.parse_args(argv)
     for name, (least, most) in LIMITS.items():
@@ -253,7 +269,7 @@ def open_clear_path(arguments: argparse.Namespace) -> None:
 
 
 def unblock_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, *WATCHED})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
 
 
 def round_trip(arguments: argparse.Namespace, source: str, daemon: subprocess.Popen[bytes], log: Path) -> str | None:
@@ -298,7 +314,7 @@ def counted(device: str) -> dict[str, dict[str, int]]:
     return {one["counter"]["name"]: one["counter"] for one in objects if "counter" in one}
 
 
-def report(arguments: argparse.Namespace, vpn: dict[str, Any], log: Path) -> None:
+def report(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) -> None:
     """What went through the tunnel: its interface's counters; of a VPN whose interface has none, or goes with its daemon,
     which an agent ends first, those of nftables. And how many handshakes there were, where the daemon or a counter tells."""
     known: dict[str, Any] = {}
@@ -346,6 +362,7 @@ def environment_of(arguments: argparse.Namespace, vpn: dict[str, Any], directory
         "VPN_REMOTE_TUNNEL_IP": arguments.remote_tunnel_ip,
         "VPN_REMOTE_PUBLIC": str(directory / "remote_public"),
         "VPN_MTU": str(vpn["inner_mtu"]),
+        "VPN_PATHS": arguments.paths.replace(",", " "),
         **(coordinator if vpn["coordinator"] else {}),
         **{f"VPN_{name.upper()}": str(value) for name, value in vpn["values"].items()},
     }
@@ -363,12 +380,31 @@ def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
 
 def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     start_s = time.monotonic()
-    folder, vpn = scripts(arguments.kind), describe(arguments.kind)
+    vpn = describe(arguments.kind)
     environment = environment_of(arguments, vpn, directory)
     check_host(arguments, vpn, environment["PATH"])
+    cpu = cpu_of(arguments, vpn)
     with ExitStack() as at_end:
         coordinator = started_coordinator(arguments, vpn, at_end)
-        exchange_keys(arguments, folder, environment)
+        exchange_keys(arguments, scripts(arguments.kind), environment)
+        setup_s: float | None = time.monotonic() - start_s
+        while life(arguments, vpn, environment, coordinator, cpu, setup_s) == FALL:
+            if signal.sigwait({*SIGNALS, RISE}) != RISE:
+                break
+            setup_s = None
+
+
+def life(
+    arguments: argparse.Namespace,
+    vpn: Mapping[str, Any],
+    environment: Mapping[str, str],
+    coordinator: subprocess.Popen[Any] | None,
+    cpu: Any,
+    setup_s: float | None,
+) -> int:
+    """The VPN from its `up` to its `down`: the signal that ended it. Ends the job if it ends by itself. `setup_s` is what came
+    before its first life."""
+    with ExitStack() as at_end:
         up_s = time.monotonic()
         daemon, log = bring_up(arguments, vpn, environment, at_end)
         source = arguments.device if vpn["device"] else arguments.tunnel_ip
@@ -385,21 +421,20 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         rtt_ms = proven(f"no packet has gone through {arguments.kind}")
         through = ["ping", "-nqc", "1", "-W", "3", "-I", source, arguments.remote_tunnel_ip]
         record(*through, before="until ", after=" > /dev/null; do sleep 1; done")
+        if cpu:
+            at_end.callback(cpu.detach)
+            cpu.attach()
         lead_into_tunnel(arguments, vpn["device"], at_end)
-        ready_s = time.monotonic()
-        setup_time_s = ready_s - start_s
-        collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
-        cc = carrier_congestion_control(arguments) if vpn["carrier"] in STREAMS else None
-        collect_agent.send_stat(
-            collect_agent.now(),
-            setup_time_s=setup_time_s,
-            up_time_s=ready_s - up_s,
-            congestion_control=cc,
-            first_rtt_ms=float(rtt_ms),
-        )
+        up_time_s = time.monotonic() - up_s
+        if setup_s is None:
+            collect_agent.send_stat(collect_agent.now(), restart_time_s=up_time_s)
+        else:
+            tell_of_the_start(arguments, vpn, setup_s + up_time_s, up_time_s, float(rtt_ms))
 
         def look() -> None:
             report(arguments, vpn, log)
+            if cpu:
+                collect_agent.send_stat(collect_agent.now(), suffix=arguments.role, **cpu.look())
 
         def is_up() -> bool:
             if (vpn["daemon"] and daemon.poll() is not None) or not is_there(arguments.device):
@@ -409,19 +444,54 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             if not lost and not is_local(arguments.local_ip):
                 lost.append(arguments.local_ip)
                 missing = f"no packet has gone through {arguments.kind} since this host lost its address {lost[0]},"
-                proven(missing, lambda: bool(signal.sigpending() & SIGNALS))
+                proven(missing, lambda: bool(signal.sigpending() & {*SIGNALS, FALL}))
             return True
 
         lost: list[str] = []
+        told = Path(PID_FILE.format(arguments.device))
+        told.write_text(str(os.getpid()))
+        at_end.callback(told.unlink, missing_ok=True)
         with changes_of_interfaces():
-            stopped = is_stopped(is_up, daemon, arguments.series_s, look)
-        if not stopped and vpn["daemon"] and daemon.poll() is not None:
+            stopped = stopped_by(is_up, daemon, arguments.series_s, look)
+        if stopped:
+            look()
+            return stopped
+        if vpn["daemon"] and daemon.poll() is not None:
             sys.exit(ended(arguments.kind, daemon, log))
-        if not stopped and coordinator and coordinator.poll() is not None:
+        if coordinator and coordinator.poll() is not None:
             sys.exit(f"{arguments.kind}: its coordinator ended by itself")
-        if not stopped:
-            sys.exit(f"{arguments.kind} ended by itself: its interface is gone{last_lines(log)}")
-        look()
+        sys.exit(f"{arguments.kind} ended by itself: its interface is gone{last_lines(log)}")
+
+
+def tell_of_the_start(
+    arguments: argparse.Namespace, vpn: Mapping[str, Any], setup_time_s: float, up_time_s: float, rtt_ms: float
+) -> None:
+    collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
+    cc = carrier_congestion_control(arguments) if vpn["carrier"] in STREAMS else None
+    collect_agent.send_stat(
+        collect_agent.now(),
+        setup_time_s=setup_time_s,
+        up_time_s=up_time_s,
+        congestion_control=cc,
+        first_rtt_ms=rtt_ms,
+    )
+
+
+def cpu_of(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> Any:
+    """What packets of the tunnel cost this host, a cpu_model.Tunnel; None where they cost nothing."""
+    if arguments.cpu == FREE:
+        return None
+    import cpu_model  # not above: other runs need not read it
+
+    if not vpn["device"]:
+        sys.exit(f"{arguments.kind} has no interface of its own, whose packets could cost CPU time: give cpu={FREE}")
+    try:
+        costs = cpu_model.find(arguments.cpu, arguments.kind, arguments.cpu_scale)
+    except ValueError as error:
+        sys.exit(str(error))
+    rate_bps, length = arguments.user_rate_kbps * 1000, arguments.user_packet_bytes
+    others = cpu_model.Others(arguments.users - 1, rate_bps, length, arguments.user_rtt_ms)
+    return cpu_model.Tunnel(arguments.device, costs, f"{arguments.cpu} x{arguments.cpu_scale:g}", others)
 
 
 def started_coordinator(
@@ -446,7 +516,7 @@ def coordinate(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Pa
     record("cat", *files, after=f" > {environment['VPN_REMOTE_PUBLIC']}")
     with ExitStack() as at_end:
         daemon, log = bring_up(arguments, vpn, environment, at_end)
-        if not is_stopped(lambda: daemon.poll() is None, daemon, 0, lambda: None):
+        if not stopped_by(lambda: daemon.poll() is None, daemon, 0, lambda: None):
             sys.exit(ended(arguments.kind, daemon, log))
 
 
@@ -536,23 +606,25 @@ def changes_of_interfaces() -> socket.socket:
     return changes
 
 
-def is_stopped(
+def stopped_by(
     is_up: Callable[[], bool], daemon: subprocess.Popen[bytes], series_s: float, look: Callable[[], None]
-) -> bool:
-    """Waits for the order to stop, and looks at the counters meanwhile; False if the tunnel ends without an order. An agent
-    that stops a job ends its children first, so a daemon that ends well may be right, and the order must follow."""
-    while (number := next_signal(series_s)) not in SIGNALS:
+) -> int:
+    """Waits for the order to stop or to fall, and looks at the counters meanwhile; 0 if the tunnel ends without an order. An
+    agent that stops a job ends its children first, so a daemon that ends well may be right, and the order must follow."""
+    orders = {*SIGNALS, FALL}
+    while (number := next_signal(series_s)) not in orders:
         if number is None:
             look()
         elif not is_up():
             ended_well = daemon.poll() in (None, 0, -signal.SIGTERM, -signal.SIGKILL)  # None: its interface goes first
-            return ended_well and signal.sigtimedwait(SIGNALS, STOP_GRACE_S) is not None
-    return True
+            came = signal.sigtimedwait(orders, STOP_GRACE_S) if ended_well else None
+            return came.si_signo if came else 0
+    return number
 
 
 def next_signal(limit_s: float) -> int | None:
     """None if none has come in that time; 0 waits for ever."""
-    watched = {*SIGNALS, *WATCHED}
+    watched = {*SIGNALS, *WATCHED, FALL}
     if not limit_s:
         return signal.sigwait(watched)
     came = signal.sigtimedwait(watched, limit_s)
@@ -586,7 +658,7 @@ def main() -> None:
             missing = f"{arguments.remote_network} is not reached through {arguments.kind} ({arguments.device})"
             wait_for(missing, lambda: leads_into_tunnel(arguments), told_by=ROUTES)
         return
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, *WATCHED})
+    signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     if arguments.role == "coordinator":
         vpn = {} if arguments.kind == "none" else describe(arguments.kind)
         if not vpn.get("coordinator"):

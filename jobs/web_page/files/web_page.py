@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
+import ends
+import limits
 import nginx
 import page
 from command import run, wait_for
@@ -21,25 +23,19 @@ from ports import READY_LIMIT_S
 CONFIGURATION = "/opt/openbach/agent/jobs/web_page/web_page_rstats_filter.conf"
 PORT = 8443
 LOAD = ["/usr/bin/python3", str(Path(__file__).parent / "page_load.py")]
+LIMITS = {"loads": (1, 10_000), "deadline_s": (1, 86400)}
 LATE_S = 5.0
 """What a load may take beyond its deadline before it is killed."""
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    modes = parser.add_subparsers(dest="mode", required=True)
-    server = modes.add_parser("server")
-    client = modes.add_parser("client")
-    client.add_argument("server_ip")
+    parser, server, client = ends.command_line(__doc__)
     for mode in (server, client):
         mode.add_argument("--http", choices=nginx.VERSIONS, default="2")
     client.add_argument("--loads", type=int, default=1)
     client.add_argument("--deadline-s", type=int, default=600, help="of one load")
     arguments = parser.parse_args(argv)
-    if arguments.mode == "client" and not 1 <= arguments.loads <= 10_000:
-        parser.error(f"--loads is {arguments.loads}: from 1 to 10000")
-    if arguments.mode == "client" and not 1 <= arguments.deadline_s <= 86400:
-        parser.error(f"--deadline-s is {arguments.deadline_s}: from 1 to 86400 s")
+    limits.check(parser, arguments, LIMITS)
     return arguments
 
 
@@ -78,14 +74,6 @@ def measure(arguments: argparse.Namespace) -> None:
         collect_agent.send_stat(collect_agent.now(), **measured)
 
 
-def main() -> None:
-    arguments = parse()
-    if arguments.mode == "server":
-        serve(arguments.http)
-    else:
-        measure(arguments)
-
-
 if __name__ == "__main__":
     with collect_agent.use_configuration(CONFIGURATION):
-        main()
+        ends.run("web_page", parse(), lambda asked: serve(asked.http), measure)

@@ -72,7 +72,8 @@ def _prepared(progress: Progress, *, crates: bool) -> VirtualEngine:
         kind: sorted(name for name, folder in additions.all(kind).items() if _is_built(folder, crates=crates))
         for kind in DESCRIBED
     }
-    parts = parts_of({**uses, "jobs": sorted(packages)}, packages, additions)
+    uses |= {"cpus": sorted(additions.all("cpus")), "jobs": sorted(packages)}
+    parts = parts_of(uses, packages, additions)
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
     engine.prepare(progress)
     return engine

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import queue
+import random
 import shlex
 import threading
 import time
@@ -56,6 +57,7 @@ class Executor:
     rerun: bool
     first: Callable[[list[Record]], None] | None = None
     """Gets the records when each cell has been run once: with it, what is left to do of the first seeds is done first."""
+    in_real_time: bool = False
     records: dict[str, Record] = field(default_factory=dict)
     failed: list[Record] = field(default_factory=list)
 
@@ -76,9 +78,11 @@ class Executor:
                 self.records[done.run_id] = done
             if self.rerun or done is None:
                 to_run.append(one)
-        waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
-        if self.first is not None:
+        if self.in_real_time:
+            to_run = interleaved(to_run)
+        elif self.first is not None:
             to_run.sort(key=lambda one: one.spec.seed)
+        waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
         for one in to_run:
             waiting.put(one)
         to_do = len(to_run)
@@ -188,12 +192,22 @@ class Executor:
             self._write_results(self._listed)
 
 
+def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Every cell once, in random order, then every cell again with the next seed: what else the machine does, or its CPU's
+    heat, then is no cell's own."""
+    by_seed: dict[int, list[PlannedRun]] = {}
+    for one in runs:
+        by_seed.setdefault(one.spec.seed, []).append(one)
+    return [one for group in by_seed.values() for one in random.sample(group, len(group))]
+
+
 def cpus_for(workers: int | None) -> list[int]:
-    """The CPU of each of so many workers; without a number one for each CPU that this process may use. Raises InputError."""
+    """The CPU of each of so many workers; without a number one for each CPU that this process may use. They begin with another
+    CPU in the next process: of two commands with one run each, neither waits for the other. Raises InputError."""
     available = sorted(os.sched_getaffinity(0))
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: at least 1")
-    return [available[number % len(available)] for number in range(workers or len(available))]
+    return [available[(os.getpid() + number) % len(available)] for number in range(workers or len(available))]
 
 
 def known_record(store: Store, planned: PlannedRun) -> Record | None:

@@ -215,7 +215,27 @@ def campaign_of(
     """A scenario with the values that are given, and its own for the rest: those of its `x-sweep` and its constants.
     `path` is its file, or what it is called in the words of InputError. More than `most_runs` are refused before any cell
     is made."""
-    jobs = {name: package.job for name, package in packages.items()}
+    campaign = draft_of(path, scenario, subs, given, seeds, packages, most_runs)
+    check_cells(campaign, {name: package.job for name, package in packages.items()})
+    if missing := [name for name in campaign.jobs() if packages[name].files is None]:
+        raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
+    campaign = replace(campaign, measures=measures_of_jobs(campaign.jobs(), packages))
+    for one in (*subs.values(), scenario):
+        check_measure(path, one, campaign.measures)
+    return campaign
+
+
+def draft_of(
+    path: Path,
+    scenario: Scenario,
+    subs: dict[str, Scenario],
+    given: Mapping[str, tuple[str, ...]],
+    seeds: tuple[int, ...],
+    packages: Mapping[str, Package],
+    most_runs: int = MOST_RUNS,
+) -> Campaign:
+    """The same before its values are checked against the jobs. Raises InputError for names, for a number of runs, and for
+    satellites."""
     settings = settings_of(scenario, subs)
     for name, several in given.items():
         _check_name(f"{name}={','.join(several)}", name, scenario, settings)
@@ -233,12 +253,6 @@ def campaign_of(
     campaign = Campaign(path, scenario, subs, values, seeds, presets=presets_of(values, packages))
     if campaign.most_runs > most_runs:
         raise InputError(f"{path}: {campaign.most_runs} runs; at most {most_runs} at once: give fewer values or seeds")
-    check_cells(campaign, jobs)
-    if missing := [name for name in campaign.jobs() if packages[name].files is None]:
-        raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
-    campaign = replace(campaign, measures=measures_of_jobs(campaign.jobs(), packages))
-    for one in (*subs.values(), scenario):
-        check_measure(path, one, campaign.measures)
     return campaign
 
 
@@ -310,15 +324,22 @@ def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str,
 
 def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
     """Raises InputError for the first value that the backend or a job would refuse."""
+    for cell, wrong in wrong_in(campaign, jobs):
+        if wrong:
+            raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
+        arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
+        check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+
+
+def wrong_in(campaign: Campaign, jobs: Mapping[str, Job]) -> Iterator[tuple[dict[str, str], list[Wrong]]]:
+    """Cells, and what of their values jobs would refuse: of all cells those that are the first with something that can be
+    wrong."""
     places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     followers = [name for name, value in campaign.constants.items() if value == SAME]
     groups = [*(use.names for use in places), *names_used(campaign.scenario, jobs)]
     for cell in _first_of_each(campaign.cells, groups):
         own = {name: value for name, value in cell.items() if value != SAME or name not in followers}
-        if wrong := wrong_values(places, own):
-            raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
-        arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
-        check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+        yield cell, wrong_values(places, own)
 
 
 def notes_of(campaign: Campaign, jobs: Mapping[str, Job]) -> list[str]:

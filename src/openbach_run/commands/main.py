@@ -15,11 +15,13 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import PROJECT
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+CLOCKS = ("virtual", "real")
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.report.command",
     "archive": "openbach_run.bundle.archive",
     "bundle": "openbach_run.bundle.command",
+    "calibrate": "openbach_run.commands.calibrate",
     "capture": "openbach_run.commands.capture",
     "completion": "openbach_run.commands.completion",
     "expand": "openbach_run.commands.expand",
@@ -45,6 +47,7 @@ commands (each has its own --help):
   openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
   openbach-run bundle -o FILE                    one file that runs anywhere, without installation or network
   openbach-run archive RESULTS… -o DIR           results, report and bundle together; --verify repeats some runs
+  openbach-run calibrate NAME                    what packets of VPNs cost this CPU, for cpu=NAME in virtual time
   openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
 """
 
@@ -115,9 +118,16 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--engine",
-        choices=["virtual", "controller"],
+        choices=["virtual", "native", "controller"],
         default="virtual",
-        help="what executes the runs: virtual time on this machine (default), or a real OpenBACH platform",
+        help="what executes the runs: virtual time on this machine (default), this machine's own kernel in real time, or a"
+        " real OpenBACH platform",
+    )
+    made.add_argument(
+        "--clock",
+        choices=CLOCKS,
+        default=CLOCKS[0],
+        help="of the virtual engine: virtual (default), or real, which checks it (docs/method/time.md)",
     )
     made.add_argument(
         "--controller",

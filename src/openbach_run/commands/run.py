@@ -18,11 +18,14 @@ from openbach_run.additions import Additions, joined
 from openbach_run.campaign.execute import Executor, PlannedRun, cpus_for
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.forecast import forecast
+from openbach_run.campaign.needs import check_host
 from openbach_run.campaign.plan import Campaign, notes_of, plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.engine.contract import Engine
+from openbach_run.engine.native import cpu
+from openbach_run.engine.native.engine import NativeEngine
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
@@ -65,6 +68,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     if arguments.workers is not None and arguments.scheduler is not None:
         raise InputError("--workers: a cluster runs as many at a time as its workers have threads")
     controller = _controller(arguments)
+    _check_real_time(arguments)
     additions = Additions.beside_ours(arguments.additions)
     path = path_of(arguments.scenario, additions)
     packages = load_packages([*arguments.jobs, *additions.jobs], additions)
@@ -73,7 +77,12 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
 
         return check(path, packages, arguments.format == "json", arguments.inventory)
     campaigns = campaigns_of(path, arguments, packages, additions)
-    cpus = cpus_for(arguments.workers) if controller is None else [0]
+    in_real_time = (arguments.engine, arguments.clock) != ("virtual", "virtual")
+    cpus = (
+        [0]
+        if controller is not None
+        else cpus_for(1 if in_real_time and arguments.workers is None else arguments.workers)
+    )
     for campaign in campaigns:
         _warn(campaign, packages)
     name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
@@ -86,7 +95,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         planned = _planned(campaigns, arguments, packages, additions, controller)
         store.write("campaign.json", _description(path, arguments, campaigns, planned))
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
-        executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun)
+        executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time)
         try:
             with Reporter(arguments.quiet) as reporter:
                 if not arguments.quiet and any(one.more_seeds for one in campaigns):
@@ -151,6 +160,21 @@ def _controller(arguments: argparse.Namespace) -> Controller | None:
     return Controller(read_access(arguments.controller, Path(CONTROLLER_FILE)))
 
 
+def _check_real_time(arguments: argparse.Namespace) -> None:
+    """Raises InputError for options that do not go with real time."""
+    if arguments.clock == "real" and arguments.engine != "virtual":
+        raise InputError(
+            f"--clock real is of the virtual engine; the time of --engine {arguments.engine} is always real"
+        )
+    if arguments.scheduler is not None and (arguments.clock == "real" or arguments.engine == "native"):
+        raise InputError("--scheduler: a cluster checks one worker's packets by another's; in real time they differ")
+    if arguments.engine == "native":
+        if arguments.pcap:
+            raise InputError("--pcap: packets are captured by the virtual engine; natively let a job do it (tcpdump)")
+        if arguments.workers not in (None, 1):
+            raise InputError("--workers: native runs share this machine's CPUs, they go one at a time")
+
+
 def _planned(
     campaigns: Sequence[Campaign],
     arguments: argparse.Namespace,
@@ -165,9 +189,12 @@ def _planned(
             inventory = _inventory(campaign, arguments, additions, controller)
             engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
             engine.prepare(reporter.show)
+            if isinstance(engine, NativeEngine):
+                check_host(campaign, packages, additions, engine.host)
+            measures = {**campaign.measures, **(cpu.MEASURES if isinstance(engine, NativeEngine) else {})}
             scenario, options = _shown(campaign.path), tuple(_options(controller, arguments))
             for spec in campaign.runs(packages, inventory, additions, engine.identity_of):
-                planned[spec.run_id] = PlannedRun(spec, engine, scenario, campaign.measures, options)
+                planned[spec.run_id] = PlannedRun(spec, engine, scenario, measures, options)
     return list(planned.values())
 
 
@@ -184,7 +211,9 @@ def _engine(
         return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
     uses = joined(campaign.uses(packages, additions))
     parts = parts_of(uses, packages, additions)
-    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts), pcap=arguments.pcap)
+    if arguments.engine == "native":
+        return NativeEngine(REPOSITORY, guest_code(REPOSITORY, parts))
+    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts), pcap=arguments.pcap, clock=arguments.clock)
     if arguments.scheduler is None:
         return virtual
     from openbach_run.engine.cluster import ClusterEngine
@@ -210,7 +239,9 @@ def _inventory(
 def _options(controller: Controller | None, arguments: argparse.Namespace) -> list[str]:
     """Those of the command that say what and where a run is executed."""
     if controller is None:
-        return _path_options(arguments)
+        options = {"--engine": arguments.engine, "--clock": arguments.clock}
+        chosen = [word for name, value in options.items() if value != "virtual" for word in (name, value)]
+        return [*_path_options(arguments), *chosen]
     platform = ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
     return [*_path_options(arguments), *platform]
 
@@ -233,7 +264,7 @@ def _description(
 ) -> Iterator[str]:
     """What was asked for, as JSON, a run a line: a report shows also what has not been run."""
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
-    options += _path_options(arguments)
+    options += _path_options(arguments) if arguments.engine == "controller" else _options(None, arguments)
     asked = {
         "command": shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options]),
         "commit": commit(),

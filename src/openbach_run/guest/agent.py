@@ -68,11 +68,14 @@ class Wait:
 class GuestAgents:
     """The director's Agents, for real."""
 
-    def __init__(self, namespaces: dict[str, Namespace], jobs: dict[str, Job], seed: int, origin_ns: int) -> None:
+    def __init__(
+        self, namespaces: dict[str, Namespace], jobs: dict[str, Job], seed: int, origin_ns: int, clock: str
+    ) -> None:
         self.namespaces = namespaces
         self.jobs = jobs
         self.seed = seed
         self.origin_ns = origin_ns
+        self.clock = clock
         self.processes: dict[int, Process] = {}
         self.waits: list[Wait] = []
         self.exit_codes: dict[int, int] = {}
@@ -169,6 +172,7 @@ class GuestAgents:
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": PYTHON_PATH,
             "OPENBACH_RUN_SEED": str(self.seed),
+            "OPENBACH_RUN_CLOCK": self.clock,
             "OPENBACH_STATISTICS": STATISTICS,
             "OPENBACH_AGENT_NAME": entity,
             "OPENBACH_RUN_COMMANDS": COMMANDS,

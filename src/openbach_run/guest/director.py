@@ -249,9 +249,7 @@ class Director:
         self._after(HEARTBEAT_US, RANK_HEARTBEAT, self._heartbeat)
 
     def _limit_reached(self, root: ScenarioInstance) -> None:
-        raise CannotGoOn(
-            f"not finished after {self.limit_us / SECOND_US:g} s of virtual time: " + "; ".join(self._unfinished(root))
-        )
+        raise CannotGoOn(f"not finished after {self.limit_us / SECOND_US:g} s: " + "; ".join(self._unfinished(root)))
 
     def _unfinished(self, run: ScenarioInstance) -> Iterator[str]:
         """What still runs or waits, in words."""

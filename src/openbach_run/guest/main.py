@@ -2,8 +2,8 @@
 """A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves its results in RUN_DIR.
 
 It leaves events.jsonl (written as things happen), commands.sh (what built the platform, ready to paste),
-jobs/<instance>_<job>_<entity>/{stdout,stderr,job.json}, and result.json, whatever goes wrong. Times are virtual seconds
-since the run began.
+jobs/<instance>_<job>_<entity>/{stdout,stderr,job.json}, and result.json, whatever goes wrong. Times are seconds since the
+run began: virtual ones, unless the engine says that the clock is real.
 """
 
 from __future__ import annotations
@@ -19,35 +19,40 @@ RUN_DIRECTORY = "/run/openbach"
 LINK_FILES = "/run/link_files"
 BEGIN_NS = 10**9
 """Of CLOCK_MONOTONIC: a run begins a second after its kernel, however long its preparation took. What differs in that (a
-module to load, an import) then moves no packet."""
+module to load, an import) then moves no packet. On a kernel that runs for longer it begins at once."""
+HOST_KERNEL = "native"
+"""The engine whose kernel is the host's: of that only what belongs to the run's namespaces is changed."""
 MODULES = "/opt/openbach-run/modules"
+CPU_MODEL = "cpu_model"
+"""The module of runs that use a profile of a CPU."""
 FINIT_MODULE = 313  # the number of the system call
 READ_ALL, LOG_BYTES = 3, 1 << 18  # SYSLOG_ACTION_READ_ALL
 
 
 class ModuleRefused(Exception):
-    """The kernel does not take a congestion control's module: the text names it and has the kernel's reason."""
+    """The kernel does not take a module: the text names it and has the kernel's reason."""
 
 
 def main() -> int:
     """Returns 0 if the scenario ended as Finished Ok, else 1."""
+    began_ns = max(BEGIN_NS, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
     with open(f"{RUN_DIRECTORY}/events.jsonl", "w", buffering=1) as events:
         try:
-            result = _run(events)
+            result = _run(events, began_ns)
         except ModuleRefused as refused:
             result = {"status": "Finished Ko", "failed": [{"function": None, "error": str(refused)}]}
         except BaseException:
             import traceback
 
             result = {"status": "Finished Ko", "failed": [{"function": None, "error": traceback.format_exc()}]}
-    result["virtual_s"] = max(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - BEGIN_NS, 0) / 1e9
+    result["virtual_s"] = max(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - began_ns, 0) / 1e9
     with open(f"{RUN_DIRECTORY}/result.json", "w") as file:
         json.dump(result, file, indent=1)
         file.write("\n")
     return 0 if result["status"] == "Finished Ok" else 1
 
 
-def _run(events: TextIO) -> dict[str, Any]:
+def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     # Imported here, so that an error in them is reported like any other.
     from openbach_run.guest import network, warm
     from openbach_run.guest.agent import COMMANDS, PYTHON_PATH, GuestAgents
@@ -61,14 +66,19 @@ def _run(events: TextIO) -> dict[str, Any]:
 
     with open(f"{RUN_DIRECTORY}/run.json") as file:
         run = json.load(file)
-    _load_modules(run["uses"].get("congestion-controls", ()))
+    uses = run["uses"]
+    identity = run["identity"]
+    own_kernel = identity["engine"] != HOST_KERNEL
+    if own_kernel:
+        _load_modules([*uses.get("congestion-controls", ()), *([CPU_MODEL] if uses.get("cpus") else ())])
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
-    _wait_for_the_beginning()
-    namespaces = network.build(Inventory.from_dict(run["inventory"]), COMMANDS)
-    agents = GuestAgents(namespaces, jobs, run["seed"], BEGIN_NS)
-    _let_no_module_in()
+    _wait_until(began_ns)
+    namespaces = network.build(Inventory.from_dict(run["inventory"]), COMMANDS, own_kernel)
+    agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, identity["clock"])
+    if own_kernel:
+        _let_no_module_in()
     director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
     status = director.run(run["scenario"], run["arguments"])
     agents.close()
@@ -81,10 +91,10 @@ def _run(events: TextIO) -> dict[str, Any]:
     return {"status": status, "failed": director.failed}
 
 
-def _load_modules(congestion_controls: Sequence[str]) -> None:
-    """Those of the congestion controls that have one. Raises ModuleRefused."""
+def _load_modules(names: Sequence[str]) -> None:
+    """Of those that have one: a congestion control may be the kernel's own. Raises ModuleRefused."""
     libc = ctypes.CDLL(None, use_errno=True)
-    for name in congestion_controls:
+    for name in names:
         if not os.path.exists(file := f"{MODULES}/{name}.ko"):
             continue
         before = _kernel_log(libc)
@@ -103,9 +113,9 @@ def _kernel_log(libc: ctypes.CDLL) -> list[str]:
     return [line.partition("] ")[2] for line in log.value.decode(errors="replace").splitlines()]
 
 
-def _wait_for_the_beginning() -> None:
+def _wait_until(time_ns: int) -> None:
     timer = os.timerfd_create(time.CLOCK_MONOTONIC)
-    os.timerfd_settime_ns(timer, flags=os.TFD_TIMER_ABSTIME, initial=BEGIN_NS)
+    os.timerfd_settime_ns(timer, flags=os.TFD_TIMER_ABSTIME, initial=time_ns)
     os.read(timer, 8)
     os.close(timer)
 

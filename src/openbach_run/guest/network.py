@@ -83,12 +83,12 @@ class NetworkError(Exception):
     """The hosts could not be made; the text has the command and what it said."""
 
 
-def build(inventory: Inventory, commands: str) -> dict[str, Namespace]:
+def build(inventory: Inventory, commands: str, own_kernel: bool) -> dict[str, Namespace]:
     """Make all hosts and links. Returns the namespaces by entity. What was done is written to the file `commands`, as commands
-    that an engineer can paste. Raises NetworkError."""
+    that an engineer can paste. With a kernel of our own also its settings for all namespaces. Raises NetworkError."""
     typed = [COMMANDS]
     try:
-        return _build(inventory, typed)
+        return _build(inventory, typed, own_kernel)
     finally:
         file = os.open(
             commands, os.O_WRONLY | os.O_CREAT, 0o644
@@ -97,12 +97,15 @@ def build(inventory: Inventory, commands: str) -> dict[str, Namespace]:
         os.close(file)
 
 
-def _build(inventory: Inventory, typed: list[str]) -> dict[str, Namespace]:
+def _build(inventory: Inventory, typed: list[str], own_kernel: bool) -> dict[str, Namespace]:
     _check_size(inventory)
     os.makedirs(DIRECTORY, exist_ok=True)
     os.makedirs(VAR_RUN, exist_ok=True)
-    _allow_congestion_controls(typed)
-    _set({"net/core/fb_tunnels_only_for_init_net": "1"}, None, typed)  # no tunl0 and ip6tnl0 that nobody has asked for
+    if own_kernel:
+        _allow_congestion_controls(typed)
+        _set(
+            {"net/core/fb_tunnels_only_for_init_net": "1"}, None, typed
+        )  # no tunl0 and ip6tnl0 that nobody has asked for
     namespaces = {host.entity: _make_namespace(host.name, host.forwarding, typed) for host in inventory.hosts}
     lans = {network: ends for network, ends in inventory.attached() if len(ends) > 2}
     switches = {network: _make_namespace(network, False, typed) for network in lans}

@@ -11,6 +11,8 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     refused             what it does not take together with other arguments' values: a list of {if: CONDITION (rules.py),
                         because: what would be right}
     noted               what it takes, and the user should know of: a list of the same shape
+    needs               what its host's kernel has to have for it: {FEATURE: CONDITION}, features as engine/native/boundary.py
+                        calls them
     folder              values are the names of folders of this kind (additions.py), beside the choices
     mentions            words of the text may be names of folders of this kind, which the run gets then (`cc=bbr2,mss=1300`)
 
@@ -41,7 +43,8 @@ RANGE = ("minimum", "maximum", "pattern")
 NAMING = ("folder", "mentions")
 """Keys with a kind of folders that values name."""
 TOGETHER = ("refused", "noted")
-KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER)
+NEEDS = "needs"
+KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER, NEEDS)
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -158,9 +161,20 @@ def notes(uses: Sequence[Use], values: Mapping[str, str]) -> list[str]:
     ]
 
 
+def needed(uses: Sequence[Use], values: Mapping[str, str]) -> dict[str, Use]:
+    """What these values need of a kernel, and the first that needs it."""
+    found: dict[str, Use] = {}
+    for use in uses:
+        for feature, condition in use.argument.limits.get(NEEDS, {}).items():
+            if rules.holds(condition, given_beside(use, values)):
+                found.setdefault(feature, use)
+    return found
+
+
 def asked_beside(argument: Argument) -> set[str]:
     """Names of the job's arguments in the conditions of this one."""
-    return {name for key in TOGETHER for one in argument.limits.get(key, ()) for name in rules.names(one["if"])}
+    conditions = [one["if"] for key in TOGETHER for one in argument.limits.get(key, ())]
+    return {name for one in (*conditions, *argument.limits.get(NEEDS, {}).values()) for name in rules.names(one)}
 
 
 def given_beside(use: Use, values: Mapping[str, str]) -> dict[str, float | str]:
@@ -313,9 +327,9 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     """Raises InputError, with its place, for a `limits` that says nothing clear."""
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
-    if not {*RANGE, *NAMING, *TOGETHER} & limits.keys() or not isinstance(limits.get("also", []), list):
+    if not {*RANGE, *NAMING, *TOGETHER, NEEDS} & limits.keys() or not isinstance(limits.get("also", []), list):
         raise InputError(
-            f"{at} should have a minimum, a maximum, a pattern, a folder, mentions, refused or noted; also is a list"
+            f"{at} should have a minimum, a maximum, a pattern, a folder, mentions, needs, refused or noted; also is a list"
         )
     for key in {*NAMING} & limits.keys():
         if limits[key] not in KINDS:
@@ -326,9 +340,11 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
             isinstance(one, dict) and {*one} == {"if", "because"} for one in listed
         ):
             raise InputError(f"{at}.{key} should be a list of {{if: CONDITION, because: TEXT}}")
+    if not isinstance(needs := limits.get(NEEDS, {}), dict):
+        raise InputError(f"{at}.needs should be a mapping of features of a kernel to a CONDITION")
     try:
-        for one in [*limits.get("refused", []), *limits.get("noted", [])]:
-            rules.check(str(one["if"]))
+        for condition in [*(one["if"] for key in TOGETHER for one in limits.get(key, [])), *needs.values()]:
+            rules.check(str(condition))
         re.compile(str(limits.get("pattern", "")))
         bounds = [bound(limits[key]) for key in ("minimum", "maximum") if key in limits]
     except (ValueError, re.error) as error:

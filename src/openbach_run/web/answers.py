@@ -13,14 +13,12 @@ from fastapi import Depends, Request
 from fastapi.responses import JSONResponse
 
 from openbach_run.openbach.refusals import Malformed
+from openbach_run.web.index import Index
 from openbach_run.web.launcher import Launcher
 from openbach_run.web.once import Once
 from openbach_run.web.platform import Platform
 from openbach_run.web.sessions import LOGIN, Sessions, Tries
 from openbach_run.web.store import Database
-
-LARGEST_NUMBER = 1e150
-"""Of a statistic: the squares of such can be added up. What is not finite is larger."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,9 @@ class Services:
     platform: Platform
     sessions: Sessions
     tries: Tries
-    reports: Once
+    once: Once
+    index: Index
+    has_web_ui: bool = False
 
 
 class Json(JSONResponse):
@@ -115,11 +115,6 @@ async def log_in(request: Request, services: Services, login: str, password: str
         if not sessions.is_password(password):
             return None
     return sessions.begin() if login == LOGIN else None
-
-
-def is_number(value: Any) -> bool:
-    """Whether a statistic is a number that JSON and a chart can hold."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
 
 
 def malformed(field: str) -> Refusal:

@@ -15,7 +15,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from openbach_run.web import instances
-from openbach_run.web.answers import Body, Json, Refusal, Services, With, is_number, malformed, not_found
+from openbach_run.web.answers import Body, Json, Refusal, Services, With, malformed, not_found
+from openbach_run.web.index import is_number
 from openbach_run.web.store import LARGEST_ID, Row
 
 router = APIRouter(default_response_class=Json)

@@ -18,12 +18,23 @@ from starlette.staticfiles import StaticFiles
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.paths import PROJECT
-from openbach_run.web import api_instances, api_login, api_platform, api_projects, page
+from openbach_run.web import (
+    api_instances,
+    api_login,
+    api_platform,
+    api_projects,
+    page,
+    page_compare,
+    page_results,
+    page_runs,
+)
 from openbach_run.web.answers import Json, Refusal, Services, refuse
 from openbach_run.web.guard import Guard, TooLarge, too_large
+from openbach_run.web.index import Index
 from openbach_run.web.launcher import Launcher, MakeEngine
 from openbach_run.web.once import Once
 from openbach_run.web.platform import Platform
+from openbach_run.web.render import STATIC, told, wants_page
 from openbach_run.web.sessions import Sessions, TooMany, Tries
 from openbach_run.web.store import Database
 
@@ -47,23 +58,29 @@ def make_app(
     database = Database(results / DATABASE)
     launcher = Launcher(database, results, make_engine, platform.packages, platform.additions, cpus)
     begin_project(database, platform, scenarios)
+    index = Index(database, results)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        index.start()
         yield
         launcher.close()
+        index.close()
         database.close()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.services = Services(database, launcher, platform, sessions, Tries(), Once())
+    app.state.services = Services(
+        database, launcher, platform, sessions, Tries(), Once(), index, web_ui is not None
+    )  # fmt: skip
     for module in (api_login, api_platform, api_projects, api_instances):
         app.include_router(module.router)
         app.include_router(module.router, prefix="/openbach")
-    app.include_router(page.router)
-    app.mount("/page/static", StaticFiles(directory=page.STATIC))
+    for module in (page, page_results, page_runs, page_compare):
+        app.include_router(module.router)
+    app.mount("/page/static", StaticFiles(directory=STATIC))
     if web_ui is not None:
         add_web_ui(app, web_ui)
-    app.add_exception_handler(Refusal, refuse)
+    app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(RequestValidationError, _no_number)
     app.add_exception_handler(InputError, _bad_input)
@@ -97,13 +114,20 @@ def begin_project(database: Database, platform: Platform, scenarios: Sequence[Sc
             database.put_scenario(PROJECT, scenario)
 
 
-def _no_route(request: Request, error: Exception) -> JSONResponse:
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return told(request, error.status, str(error)) if wants_page(request) else refuse(request, error)
+
+
+def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if wants_page(request):
+        return told(request, error.status_code, f"There is no page {request.url.path}")
     return JSONResponse({"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code)
 
 
-def _bad_input(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"error": str(error)}, 422)
+def _bad_input(request: Request, error: Exception) -> Response:
+    return told(request, 422, str(error)) if wants_page(request) else JSONResponse({"error": str(error)}, 422)
 
 
 def _no_number(request: Request, error: Exception) -> JSONResponse:

@@ -88,8 +88,8 @@ def start(services: Services, project: str, name: str, given: Any) -> int:
         raise refused_scenario(error) from None
     values: dict[str, tuple[str, ...]] = {argument: (value,) for argument, value in arguments.items()}
     campaign = Campaign(Path(scenario.name), scenario, subs, values, (1,))
-    (instance,) = services.launcher.launch(campaign, inventory, project, versions, None)
-    return instance
+    (order,) = services.launcher.launch(campaign, inventory, project, versions, None)
+    return order.instance
 
 
 def _is_value(value: Any) -> bool:

@@ -13,7 +13,7 @@ import logging
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ from typing import Any
 
 from openbach_run.additions import Additions, Uses, joined
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
-from openbach_run.campaign.plan import NO_FILE, Campaign, check_cells, check_references, measures_of_jobs
+from openbach_run.campaign.plan import Campaign, check_cells, check_references, measures_of_jobs
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError, SetupError
@@ -30,6 +30,7 @@ from openbach_run.openbach.job_folders import Package
 from openbach_run.results import run_files
 from openbach_run.results.record import Record, Store, events
 from openbach_run.topology.hosts import Inventory
+from openbach_run.web import links
 from openbach_run.web.replay import as_date
 from openbach_run.web.store import FINISHED_KO, RUNNING, SCHEDULING, STOPPED, Database, Row
 
@@ -69,7 +70,8 @@ class Launcher:
         additions: Additions,
         cpus: Sequence[int],
     ) -> None:
-        self._database, self._results, self._make_engine = database, results, make_engine
+        self.results = results
+        self._database, self._make_engine = database, make_engine
         self._packages, self._additions = packages, additions
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._engines: dict[int, Engine] = {}
@@ -85,16 +87,26 @@ class Launcher:
             worker.start()
 
     def launch(
-        self, campaign: Campaign, inventory: Inventory, project: str, versions: Mapping[str, int], launch: int | None
-    ) -> list[int]:
-        """Ids of new instances, one per run of the campaign. Raises InputError and SetupError."""
+        self,
+        campaign: Campaign,
+        inventory: Inventory,
+        project: str,
+        versions: Mapping[str, int],
+        launch: int | None,
+        without: Collection[str] = (),
+    ) -> list[Order]:
+        """Orders of new instances, one per run of the campaign but those `without` (run_ids). Raises InputError and
+        SetupError."""
         check(campaign, self._packages)
+        campaign = replace(campaign, link_files=links.contents(self.results, campaign))
         uses = joined(campaign.uses(self._packages, self._additions))
         engine = self._make_engine(uses)
         directory = self.directory(campaign.scenario.name)
         orders = []
         with self._database.transaction():
             for spec in campaign.runs(self._packages, inventory, self._additions, engine.identity_of):
+                if spec.run_id in without:
+                    continue
                 begin = datetime.now(UTC)
                 instance = self._database.add_instance(
                     number=1,
@@ -110,7 +122,7 @@ class Launcher:
                 orders.append(Order(instance, spec, uses, directory, project, begin))
         for order in orders:
             self._orders.put(order)
-        return [order.instance for order in orders]
+        return orders
 
     def stop(self, instance: int) -> None:
         """An instance that waits ends now; one that runs, as soon as its guest is gone."""
@@ -138,8 +150,12 @@ class Launcher:
     def directory(self, scenario: str) -> Path:
         """The results directory of a scenario, whatever it is called."""
         if SAFE_NAME.fullmatch(scenario) and not scenario.startswith(OWN_FILES):
-            return self._results / scenario
-        return self._results / f"scenario-{hashlib.sha256(scenario.encode()).hexdigest()[:16]}"
+            return self.results / scenario
+        return self.results / f"scenario-{hashlib.sha256(scenario.encode()).hexdigest()[:16]}"
+
+    @property
+    def workers(self) -> int:
+        return len(self._workers)
 
     def close(self) -> None:
         """Ends what runs; what waits is not begun."""
@@ -273,13 +289,6 @@ def check(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     """What is looked at before anything is started, by the page or by REST. Raises InputError."""
     check_references(campaign.values)
     check_cells(campaign, {name: package.job for name, package in packages.items()})
-    link_files = campaign.scenario.sweep.get("link_files")
-    for name, values in campaign.values.items():
-        if isinstance(link_files, list) and name in link_files and set(values) != {NO_FILE}:
-            raise InputError(
-                f"{name}: a link file is a file of the machine that serves; run it there with ./openbach-run "
-                f"{campaign.scenario.name} {name}=FILE, or give {NO_FILE}"
-            )
 
 
 def stopped_name(instance: int) -> str:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our own page, for users without an OpenBACH: choose a scenario, give values, launch, watch, compare.
+"""Our own page, for users without an OpenBACH: choose a scenario, give values, launch. The pages of results are in
+page_results.py, page_runs.py and page_compare.py.
 
-Plain HTML from templates/, one style sheet and two scripts from static/; nothing is fetched from elsewhere.
+Plain HTML from templates/, a style sheet and small scripts from static/, uPlot for curves; nothing is fetched from elsewhere.
 """
 
 from __future__ import annotations
@@ -9,67 +10,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import quote
+from tempfile import TemporaryDirectory
+from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
-from jinja2 import Environment, FileSystemLoader
-from starlette.datastructures import FormData, UploadFile
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import UploadFile
 
-from openbach_run.campaign.plan import settings_of, sweep_table
+from openbach_run import drawing
 from openbach_run.campaign.settings import parse_seeds
-from openbach_run.campaign.sub_runs import unfold_all
-from openbach_run.engine.platform.rest import CONTROLLER_FILE
 from openbach_run.errors import InputError
-from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.paths import PROJECT
-from openbach_run.results.files import as_csv
-from openbach_run.web import answers, launches, reports
-from openbach_run.web.answers import Json, Refusal, Services, With, not_found
-from openbach_run.web.instances import find_instance, find_scenario, read_scenario
+from openbach_run.satellite.plot import draw
+from openbach_run.web import answers, ask, launches, links, sets
+from openbach_run.web.answers import Json, Services, With, not_found
+from openbach_run.web.instances import find_scenario, read_scenario
+from openbach_run.web.page_results import LOOK_S, address
+from openbach_run.web.render import Form, check_token, shown
 from openbach_run.web.sessions import COOKIE
 
-HERE = Path(__file__).parent
-STATIC = HERE / "static"
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-REPORT_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; frame-ancestors 'none'"
-)
-FIELDS_LIMIT = 500
-
+KEPT = {"Cache-Control": "max-age=86400"}
 router = APIRouter()
-templates = Environment(
-    loader=FileSystemLoader(HERE / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-)
-
-
-async def read_form(request: Request) -> FormData:
-    return await request.form(max_files=1, max_fields=FIELDS_LIMIT)
-
-
-Form = Annotated[FormData, Depends(read_form)]
-
-
-def shown(request: Request, services: Services, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page. The visitor's session protects its forms."""
-    token = services.sessions.form_token(request.cookies.get(COOKIE, ""))
-    values = {**values, "token": token, "controller_file": CONTROLLER_FILE}
-    answer = HTMLResponse(templates.get_template(template).render(values), status)
-    answer.headers["Content-Security-Policy"] = POLICY
-    answer.headers["Cache-Control"] = "no-store"
-    return answer
-
-
-def check_token(request: Request, services: Services, form: FormData) -> None:
-    token = form.get("token")
-    if not services.sessions.knows_form_token(request.cookies.get(COOKIE), token if isinstance(token, str) else ""):
-        raise Refusal(403, "This form is too old, or not ours: open the page again")
 
 
 # Scenarios
@@ -81,92 +43,96 @@ def home(request: Request, services: With) -> Response:
 
 
 def _home(request: Request, services: Services, status: int = 200, error: str = "") -> Response:
+    services.index.look(LOOK_S)
     projects = {name: list(services.database.scenarios(name).values()) for name in services.database.projects()}
     return shown(
-        request, services, "home.html", status, projects=projects, recent=launches.recent(services), error=error
+        request, services, "home.html", status, projects=projects, recent=sets.all_sets(services)[:10], error=error
     )
 
 
 @router.get("/page/scenario/{project}/{name}")
 def scenario(project: str, name: str, request: Request, services: With) -> Response:
-    return _scenario(request, services, project, name)
+    """The form, with the values of the address if it has some: `?values.vpn=none,wireguard&seeds=5`."""
+    given = ask.given_values(request.query_params)
+    return _scenario(request, services, project, name, given, request.query_params.get("seeds", "1")[:1000])
 
 
 def _scenario(
-    request: Request, services: Services, project: str, name: str, status: int = 200, error: str = "",
-    given: Mapping[str, list[str]] | None = None, seeds: str = "1",
+    request: Request, services: Services, project: str, name: str, given: Mapping[str, list[str]], seeds: str,
+    status: int = 200, errors: Mapping[str, str] | None = None,
 ) -> Response:  # fmt: skip
     found, subs, _ = find_scenario(services, project, name)
-    fields = argument_fields(found, subs, services, given)
+    fields = ask.fields_of(found, subs, services, given)
+    names = [one["name"] for one in fields]
+    elsewhere = {name: words for name, words in (errors or {}).items() if name not in (*names, ask.SEEDS)}
     return shown(
-        request,
-        services,
-        "scenario.html",
-        status,
-        project=project,
-        scenario=found,
-        fields=fields,
-        seeds=seeds,
-        error=error,
-    )
-
-
-def argument_fields(
-    found: Scenario, subs: dict[str, Scenario], services: Services, given: Mapping[str, list[str]] | None
-) -> list[dict[str, Any]]:
-    """What the form asks for: of each argument and constant its choices if it has any, what is chosen, what a sweep would
-    take. `given` is what has been chosen, None in a new form."""
-    try:
-        choices = argument_choices(found, services.platform.jobs, subs)
-        untested = services.platform.additions.untested()
-    except InputError:  # of its x-same, or of a folder; a launch says so
-        choices, untested = {}, set()
-    settings = settings_of(found, subs)
-    constants = defaults_of((*subs.values(), found))
-    try:
-        defaults, swept = (sweep_table(found, Path(found.name), key) for key in ("defaults", "values"))
-    except InputError:
-        defaults, swept = {}, {}
-    fields = []
-    arguments = dict.fromkeys([*swept, *found.arguments])
-    for name in sorted({**arguments, **settings}, key=lambda name: name not in found.arguments):
-        whole = [str(value) for value in swept.get(name, [])]
-        is_constant = name not in found.arguments
-        own = constants if is_constant else defaults
-        default = whole[:1] if name in swept or name not in own else [str(own[name])]
-        fields.append({
-            "name": name, "description": settings[name], "choices": choices.get(name, ()), "is_constant": is_constant,
-            "whole": whole or default, "chosen": default if given is None else given.get(name, []),
-            "untested": untested,
-        })  # fmt: skip
-    return fields
+        request, services, "scenario.html", status, project=project, scenario=found, fields=fields, seeds=seeds,
+        errors=errors or {}, elsewhere=elsewhere, files=[Path(one) for one in links.all_links(services.launcher.results)],
+        opened=[one["name"] for one in fields if one["name"] in given and given[one["name"]] != one["whole"]],
+    )  # fmt: skip
 
 
 @router.post("/page/scenario/{project}/{name}")
 def start(project: str, name: str, request: Request, form: Form, services: With) -> Response:
     check_token(request, services, form)
-    given = given_values(form)
-    seeds = str(form.get("seeds") or "1")[:1000]
+    given, seeds = ask.given_values(form), str(form.get("seeds", "1"))[:1000]
+    errors = ask.check(services, project, name, given, seeds).errors
+    if not errors:
+        try:
+            number = launches.launch(services, project, name, given, parse_seeds(seeds))
+            return RedirectResponse(address(f"launch/{number}"), 303)
+        except InputError as error:
+            errors = {"": str(error)}
+    given = {**{one: [] for one in errors}, **given}
+    return _scenario(request, services, project, name, given, seeds, 422, errors)
+
+
+@router.post("/page/check/{project}/{name}")
+def check(project: str, name: str, request: Request, form: Form, services: With) -> Response:
+    """What is said of the values of the form as it is now; nothing is launched."""
+    check_token(request, services, form)
+    services.index.look(LOOK_S)
+    found = ask.check(services, project, name, ask.given_values(form), str(form.get("seeds", "1"))[:1000])
+    return Json({"errors": found.errors, "text": found.text, "notes": found.notes})
+
+
+@router.post("/page/link/{project}/{name}")
+def upload_link(project: str, name: str, request: Request, form: Form, services: With) -> Response:
+    """A link file, which every scenario can name then."""
+    check_token(request, services, form)
+    file = form.get("file")
     try:
-        number = launches.launch(services, project, name, given, parse_seeds(seeds))
+        if not isinstance(file, UploadFile) or not file.filename:
+            raise InputError("choose a link file first")
+        kept = links.keep(services.launcher.results, file.filename, file.file.read())
     except InputError as error:
-        return _scenario(request, services, project, name, 422, str(error), given, seeds)
-    except Refusal as refusal:
-        if refusal.status == 404:
-            raise
-        return _scenario(request, services, project, name, 422, str(refusal), given, seeds)
-    return RedirectResponse(f"/page/launch/{number}", 303)
+        return _scenario(request, services, project, name, {}, "1", 422, {"link file": str(error)})
+    argument = next(
+        (
+            one["name"]
+            for one in ask.fields_of(*find_scenario(services, project, name)[:2], services, {})
+            if one["is_link"]
+        ),
+        "",
+    )
+    chosen = f"?{urlencode({f'values.{argument}': kept})}" if argument else ""
+    return RedirectResponse(f"/page/scenario/{quote(project, safe='')}/{quote(name, safe='')}{chosen}#links", 303)
 
 
-def given_values(form: FormData) -> dict[str, list[str]]:
-    """Fields `value.<argument>` are one value each (boxes that are ticked), `values.<argument>` a text with commas."""
-    given: dict[str, dict[str, None]] = {}
-    for key, text in form.multi_items():
-        kind, _, name = key.partition(".")
-        if kind in ("value", "values") and isinstance(text, str):
-            parts = [text] if kind == "value" else text.split(",")
-            given.setdefault(name, {}).update(dict.fromkeys(part.strip() for part in parts if part.strip()))
-    return {name: list(values) for name, values in given.items()}
+@router.get("/page/link/{name}.svg")
+def link_plot(name: str, services: With) -> Response:
+    """Rate, delay and loss of an uploaded link file over time."""
+    file = links.find(services.launcher.results, f"{name}.csv")
+    if file is None:
+        raise not_found("Link file", name=name)
+    with TemporaryDirectory() as folder:
+        draw(file, Path(folder) / "link.svg")
+        content = (Path(folder) / "link.svg").read_bytes()
+    return Response(
+        content,
+        media_type="image/svg+xml",
+        headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
+    )
 
 
 @router.post("/page/import")
@@ -186,66 +152,17 @@ def import_scenario(request: Request, form: Form, services: With) -> Response:
     return RedirectResponse(f"/page/scenario/{PROJECT}/{quote(read.name, safe='')}", 303)
 
 
-# Launches
+# The charts
 
 
-@router.get("/page/launch/{number:int}")
-def launch(number: int, request: Request, services: With) -> Response:
-    row = launches.find_launch(services, number)
-    values = json.loads(row["values"])
-    return shown(request, services, "launch.html", launch=row, values=values, seeds=json.loads(row["seeds"]))
+@router.get("/page/static/uplot.js")
+def chart_script() -> Response:
+    return Response(drawing.chart_script(), media_type="text/javascript", headers=KEPT)
 
 
-@router.get("/page/launch/{number:int}/state")
-def launch_state(number: int, services: With) -> Response:
-    return Json(launches.state(services, number))
-
-
-@router.get("/page/launch/{number:int}/results.csv")
-def launch_csv(number: int, services: With) -> Response:
-    row = launches.find_launch(services, number)
-    runs = services.launcher.directory(row["scenario"]) / "runs"
-    records = launches.records_of(launches.runs_of(services, number))
-    text = as_csv(unfold_all(records, runs))
-    headers = {"Content-Disposition": f'attachment; filename="launch{number}.csv"'}
-    return Response(text, media_type="text/csv", headers=headers)
-
-
-@router.post("/page/launch/{number:int}/stop")
-def stop(number: int, request: Request, form: Form, services: With) -> Response:
-    check_token(request, services, form)
-    launches.find_launch(services, number)
-    for run in launches.runs_of(services, number):
-        if run["stop_date"] is None:
-            services.launcher.stop(run["id"])
-    return RedirectResponse(f"/page/launch/{number}", 303)
-
-
-@router.post("/page/launch/{number:int}/report")
-async def make_report(number: int, request: Request, form: Form, services: With) -> Response:
-    check_token(request, services, form)
-    await services.reports.do(f"launch {number}", lambda: reports.make_report(services, number))
-    return RedirectResponse(f"/page/launch/{number}/report/report.html", 303)
-
-
-@router.get("/page/launch/{number:int}/report/{name}")
-def report(number: int, name: str, services: With) -> Response:
-    if name not in reports.FILES or not (file := reports.directory_of(services, number) / "report" / name).is_file():
-        raise not_found("Report", launch=number)
-    return FileResponse(file, headers={"Content-Security-Policy": REPORT_POLICY})
-
-
-@router.get("/page/run/{number:int}/live")
-def live(number: int, services: With) -> Response:
-    return Json(launches.live(find_instance(services, number), services.platform.packages))
-
-
-@router.get("/page/compare")
-def compare(request: Request, services: With) -> Response:
-    """Launches beside each other, each with its table."""
-    numbers = [int(text) for text in request.query_params.getlist("launch")[:20] if text.isdecimal() and len(text) < 19]
-    found = [(launches.find_launch(services, number), launches.state(services, number)["table"]) for number in numbers]
-    return shown(request, services, "compare.html", launches=found)
+@router.get("/page/static/uplot.css")
+def chart_style() -> Response:
+    return Response(drawing.chart_style(), media_type="text/css", headers=KEPT)
 
 
 # Logging in

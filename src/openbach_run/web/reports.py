@@ -13,7 +13,8 @@ from pathlib import Path
 
 from openbach_run.errors import InputError
 from openbach_run.web.answers import Services
-from openbach_run.web.launches import campaign_of_launch, find_launch, records_of, runs_of
+from openbach_run.web.launches import campaign_of_launch, find_launch, records_of
+from openbach_run.web.sets import runs_of
 
 LIMIT_S = 600.0
 FILES = ("report.html", "report.pdf", "report.md", "results.csv")
@@ -29,8 +30,7 @@ def directory_of(services: Services, number: int) -> Path:
 def make_report(services: Services, number: int) -> None:
     """Raises InputError for a launch of which no report can be made."""
     row, directory = find_launch(services, number), directory_of(services, number)
-    launched = runs_of(services, number)
-    records = records_of(launched)
+    records = records_of(services, runs_of(services, f"launch/{number}"))
     if not records:
         raise InputError("no run has ended yet: there is nothing to report")
     directory.mkdir(exist_ok=True)
@@ -42,7 +42,7 @@ def make_report(services: Services, number: int) -> None:
     settings = [f"{name}={','.join(listed)}" for name, listed in values.items()]
     campaign = {
         "command": shlex.join(["./openbach-run", row["scenario"], *settings, "--seeds", f"{seeds},"]),
-        "plots": {row["scenario"]: campaign_of_launch(services, row, launched).plot},
+        "plots": {row["scenario"]: campaign_of_launch(services, row).plot},
         "runs": [
             {"run_id": one.run_id, "scenario": one.scenario, "arguments": one.arguments, "seed": one.seed}
             for one in records

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the local controller knows beyond the records: projects, scenarios and their versions, launches, instances.
+"""What the local controller knows beyond the records: projects, scenarios and their versions, launches, instances; names,
+notes and tags of results; and an index of the records, so that a page of 20 000 runs need not read them.
 
 One SQLite file. How an instance went is not in it but in its record's events; here are only its ids, state and dates,
 and the ids by which the API calls its jobs and sub-scenarios (a record numbers its own from 1).
@@ -11,7 +12,7 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,6 +70,76 @@ CREATE TABLE IF NOT EXISTS job (
     number INTEGER NOT NULL,    -- in the record
     name TEXT NOT NULL,
     UNIQUE (owner, number)
+);
+
+-- What lies in the results directory, of whoever made it: kept by index.py, made again if it is lost.
+CREATE TABLE IF NOT EXISTS cell (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,   -- of scenario and values: in addresses
+    scenario TEXT NOT NULL,
+    "values" TEXT NOT NULL      -- JSON: argument or constant -> value
+);
+CREATE TABLE IF NOT EXISTS setting (
+    cell INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (cell, name)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS setting_of_value ON setting (name, value, cell);
+CREATE TABLE IF NOT EXISTS run (
+    id INTEGER PRIMARY KEY,
+    folder TEXT NOT NULL,       -- results/<folder>/runs/<run_id>
+    run_id TEXT NOT NULL,
+    part INTEGER NOT NULL,      -- of a scenario that starts others, which of these; else 0
+    cell INTEGER NOT NULL,
+    seed INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    error TEXT,
+    virtual_s REAL NOT NULL,
+    wall_s REAL NOT NULL,
+    ended REAL NOT NULL,        -- s since 1970
+    inode INTEGER NOT NULL,     -- of its directory: a run that is repeated has another one
+    UNIQUE (folder, run_id, part)
+);
+CREATE INDEX IF NOT EXISTS run_of_cell ON run (cell, folder);
+CREATE INDEX IF NOT EXISTS run_of_folder ON run (folder, status, ended);
+CREATE TABLE IF NOT EXISTS measured (
+    run INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    value REAL NOT NULL,
+    PRIMARY KEY (run, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS measure (name TEXT PRIMARY KEY, words TEXT NOT NULL, better TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS folder (
+    name TEXT PRIMARY KEY,
+    seen TEXT NOT NULL,         -- times at which its files were last changed
+    command TEXT NOT NULL,
+    scenarios TEXT NOT NULL,    -- JSON: names
+    "values" TEXT NOT NULL      -- JSON: what its cells differ in
+);
+CREATE TABLE IF NOT EXISTS planned (
+    folder TEXT NOT NULL,       -- by the last command there
+    run_id TEXT NOT NULL,
+    cell INTEGER NOT NULL,
+    seed INTEGER NOT NULL,
+    PRIMARY KEY (folder, run_id)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS member (
+    launch INTEGER NOT NULL,
+    folder TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    cell INTEGER NOT NULL,
+    seed INTEGER NOT NULL,
+    instance INTEGER NOT NULL,  -- the latest one that executes it
+    PRIMARY KEY (launch, folder, run_id)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS mark (
+    item TEXT PRIMARY KEY,      -- launch/<number> or folder/<name>
+    name TEXT NOT NULL DEFAULT '',
+    note TEXT NOT NULL DEFAULT '',
+    tags TEXT NOT NULL DEFAULT '',
+    deleted TEXT NOT NULL DEFAULT ''
 );
 """
 FORMAT = 1
@@ -157,6 +228,10 @@ class Database:
         with self._lock:
             found: Row | None = self._connection.execute(sql, values).fetchone()
             return found
+
+    def execute_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
+        with self._lock:
+            self._connection.executemany(sql, values)
 
     def execute(self, sql: str, *values: Any) -> int:
         """The id of the row that was inserted, if one was."""

@@ -21,6 +21,7 @@ from openbach_run.errors import SetupError
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MIRROR_VARIABLE = "OPENBACH_RUN_DEBIAN_MIRROR"
+EXAMPLE = f"{MIRROR_VARIABLE}=http://deb.debian.org/debian"
 DEBIAN_MAIN = re.compile(
     r"'((?!cdrom:)[^']+)/dists/(?:bookworm|trixie|forky|sid|oldstable|stable|testing|unstable)/main/binary-[^']*'",
     re.MULTILINE,
@@ -52,6 +53,14 @@ BUILD_TOOLS = {
 """Commands and files that building the kernel, the jail, the guest tree and programs need, and the Debian packages they
 are in."""
 
+OTHER_SYSTEMS = {
+    "dnf": ("dnf install", {"xz-utils": "xz", "libc6-dev": "glibc-devel", "debian-archive-keyring": "debian-keyring"}),
+    "pacman": ("pacman -S --needed", {"xz-utils": "xz", "libc6-dev": "glibc"}),
+    "zypper": ("zypper install", {"xz-utils": "xz", "libc6-dev": "glibc-devel"}),
+}
+"""Of systems that are not Debian's: package manager → how it installs, and what it calls differently. From their
+documentation; tried on none of them (docs/bundle.md)."""
+
 _INSTALLING = threading.Lock()
 
 
@@ -66,15 +75,26 @@ def _ensure_tools(tools: Mapping[str, str]) -> None:
     if not missing:
         return
     if shutil.which("apt-get") is None:
-        raise SetupError(
-            f"this system has no apt-get, from whose packages the kernel and the guest tree are made (and lacks "
-            f"{', '.join(missing)}). A bundle, made on Debian or Ubuntu, runs here as it is: docs/bundle.md"
-        )
+        raise SetupError(_without_apt(missing))
     if os.geteuid() != 0:
         raise SetupError(f"missing packages; install them with: sudo apt-get install {' '.join(missing)}")
     print(f"installing {' '.join(missing)}", flush=True)
     run(["apt-get", "update", "-qq"], "apt-get update")
     run(["apt-get", "install", "-y", "-qq", *missing], "installing packages", DEBIAN_FRONTEND="noninteractive")
+
+
+def _without_apt(missing: Sequence[str]) -> str:
+    """What a system without Debian's tools can do, in the words of its own package manager."""
+    found = [words for manager, words in OTHER_SYSTEMS.items() if shutil.which(manager)]
+    bundle = "A bundle, made on Debian or Ubuntu, runs here as it is: docs/bundle.md"
+    if not found:
+        return f"this system has no apt-get, from whose packages the kernel and the guest tree are made. {bundle}"
+    ((install, names), *_) = found
+    packages = " ".join(names.get(package, package) for package in (*missing, KEYRING.stem))
+    return (
+        f"the kernel and the guest tree are made from Debian's packages, by Debian's tools. {bundle}. Or install the tools:"
+        f" sudo {install} {packages}, and name a mirror: {EXAMPLE} (not tried by us)"
+    )
 
 
 def mirror() -> str:
@@ -87,7 +107,7 @@ def mirror() -> str:
         return found[1]
     raise SetupError(
         "the sources of apt on this machine (/etc/apt/sources.list, /etc/apt/sources.list.d) name no Debian mirror; "
-        f"give one, e.g. {MIRROR_VARIABLE}=http://deb.debian.org/debian"
+        f"give one, e.g. {EXAMPLE}"
     )
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The virtual engine: one run is one User Mode Linux process in time-travel mode, pinned to one CPU.
 
-The guest's clock stands still while anything in it computes and jumps when all of it is idle. The run's directory
-is the guest's /run/openbach; its packets arrive on a pipe and are hashed, or kept with `pcap`.
+The guest's clock stands still while anything in it computes and jumps when all of it is idle; with the clock `real` it is
+this machine's, which checks the other. The run's directory is the guest's /run/openbach; its packets arrive on a pipe and
+are hashed, or kept with `pcap`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import select
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
@@ -28,7 +29,7 @@ from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, code_identity, ensure_code, ensure_image
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel
-from openbach_run.engine.virtual.modules import ensure_modules
+from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, cpu_model, ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import SetupError
@@ -40,6 +41,7 @@ from openbach_run.results.run_files import DamagedRecord
 
 GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
 """A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for its jobs."""
+VIRTUAL, REAL = "virtual", "real"
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
 SILENCE_LIMIT_S = (
     120.0  # wall time without an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung
@@ -65,13 +67,16 @@ class VirtualEngine:
         code: Mapping[str, Path],
         *,
         pcap: bool = False,
+        clock: str = VIRTUAL,
         cache: Path | None = None,
         silence_limit_s: float = SILENCE_LIMIT_S,
     ) -> None:
-        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures."""
+        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures; `clock` is
+        VIRTUAL or REAL."""
         self._repository = repository
         self._code_folders = code
         self._pcap = pcap
+        self._clock = clock
         self._silence_limit_s = silence_limit_s
         self._cache = cache or cache_directory()
         self._kernel: Kernel | None = None
@@ -89,24 +94,32 @@ class VirtualEngine:
         """Makes what is missing of the jail, the kernel, the guest tree, the programs of jobs and VPNs, the modules of
         congestion controls and the snapshot of the code. Raises InputError, SetupError."""
         ensure_descriptors()
-        guest = self._repository / "src/openbach_run/guest"
         try:
-            self._jail = ensure_jail(self._cache, self._repository / "kernel", progress)
-            together = Together(progress)
-            with ThreadPoolExecutor(1) as beside:  # the tree is downloaded while the kernel is compiled
-                image = beside.submit(
-                    together.make, lambda told: ensure_image(self._cache, guest, self._packages(), told)
-                )
-                self._kernel = together.make(lambda told: ensure_kernel(self._cache, self._repository / "kernel", told))
-                self._image = image.result()
-            self._host_programs = host_programs(self._code_folders, self._image.root)
+            self._prepare_kernel(progress)
+            self._host_programs = host_programs(self._code_folders, self.image.root)
             programs = ensure_programs(self._cache, self._code_folders, progress)
-            modules = ensure_modules(self._cache, self._kernel, self._code_folders, progress)
-            self._built = {**programs, **modules}
+            self._built = {**programs, **self._modules(progress)}
             code = {**self._code_folders, **self._host_programs, **self._built}
-            self._code = ensure_code(self._cache, self._image, code)
+            self._code = ensure_code(self._cache, self.image, code)
         except OSError as error:
-            raise SetupError(f"setting up the virtual engine: {error}") from error
+            raise SetupError(f"setting up the engine: {error}") from error
+
+    def _prepare_kernel(self, progress: Progress) -> None:
+        """And the guest tree, and what is around them."""
+        self._jail = ensure_jail(self._cache, self._repository / "kernel", progress)
+        together = Together(progress)
+        with ThreadPoolExecutor(1) as beside:  # the tree is downloaded while the kernel is compiled
+            image = beside.submit(together.make, self._ensure_image)
+            self._kernel = together.make(lambda told: ensure_kernel(self._cache, self._repository / "kernel", told))
+            self._image = image.result()
+
+    def _ensure_image(self, progress: Progress) -> Image:
+        guest = self._repository / "src/openbach_run/guest"
+        return ensure_image(self._cache, guest, self._packages(), progress)
+
+    def _modules(self, progress: Progress) -> dict[str, Path]:
+        assert self._kernel
+        return ensure_modules(self._cache, self._kernel, self._repository / "kernel", self._code_folders, progress)
 
     def _packages(self) -> list[str]:
         """Of our own folders, so that one guest tree serves all that is run here, and of those that a user adds."""
@@ -116,19 +129,24 @@ class VirtualEngine:
         return sorted(set(chain(*map(packages_of, folders))))
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
-        assert self._kernel and self._image
         key = json.dumps(uses, sort_keys=True)
         if key not in self._identities:
             code = {**self._code_folders, **self._host_programs}
             used = {place: folder for place, folder in code.items() if is_used(place, uses)}
+            if uses.get("cpus"):
+                used[f"{DIRECTORY}/{CPU_MODEL}"] = cpu_model(self._repository / "kernel")
             self._identities[key] = {
-                "engine": "virtual",
-                "kernel": self._kernel.identity,
-                "image": self._image.identity_with(chain(*map(packages_of, used.values()))),
+                **self._kernel_identity(),
+                "image": self.image.identity_with(chain(*map(packages_of, used.values()))),
                 "code": code_identity(self._cache, used),
-                "memory": f"{GUEST_MEMORY_MB}M, at least {HOST_MEMORY_MB}M a host",
             }
         return self._identities[key]
+
+    def _kernel_identity(self) -> dict[str, str]:
+        """Engine, clock and what the packets depend on beside the guest's files."""
+        assert self._kernel
+        memory = f"{GUEST_MEMORY_MB}M, at least {HOST_MEMORY_MB}M a host"
+        return {"engine": "virtual", "clock": self._clock, "kernel": self._kernel.identity, "memory": memory}
 
     @property
     def image(self) -> Image:
@@ -167,7 +185,7 @@ class VirtualEngine:
             capture = _Capture(packets, keep)
             ended_why = self._watch(guest, run_dir, on_event)
             capture.join()  # no process of the guest is left then
-        ended_why = _tidy(run_dir, spec) or ended_why
+        ended_why = tidy(run_dir, spec) or ended_why
         wall_s = time.monotonic() - started
         return outcome_of(run_dir, wall_s, capture.sha256, ended_why, guest.returncode)
 
@@ -176,28 +194,36 @@ class VirtualEngine:
         with self._lock:
             self._stopping = True
             for guest in self._guests:
-                guest.kill()
+                self._end(guest)
+
+    def _end(self, guest: subprocess.Popen[bytes]) -> None:
+        guest.kill()
 
     def _boot(
         self, spec: Mapping[str, Any], code: Path, run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
     ) -> subprocess.Popen[bytes]:
         assert self._kernel and self._jail and self._image
         hosts = len(spec.get("inventory", {}).get("hosts", ()))
+        time_travel = ("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}") if self._clock == VIRTUAL else ()
         kernel_arguments = (
             f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * hosts)}M",
             "quiet",
             "loglevel=5",  # warnings too
             "panic=-1",
             *("root=/dev/root", "rootfstype=hostfs", "ro"),
-            *("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}", "seccomp=on", f"seed={spec['seed']}"),
+            *(*time_travel, "seccomp=on", f"seed={spec['seed']}"),
             *("con=null", "con0=fd:3,fd:1", "capture=0"),
             *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
         )
         command = self._jail.command(cpu, self._image.root, code, run_dir, self._kernel.executable, *kernel_arguments)
+        return self._started(command, stdin=capture_fd, stdout=console)
+
+    def _started(self, command: Sequence[str], stdin: int, stdout: BinaryIO) -> subprocess.Popen[bytes]:
+        """A run's process, which `stop` ends."""
         with self._lock:
             if self._stopping:
                 raise InterruptedError("the engine is stopping")
-            guest = subprocess.Popen(command, env={}, stdin=capture_fd, stdout=console, stderr=subprocess.STDOUT)
+            guest = subprocess.Popen(command, env={}, stdin=stdin, stdout=stdout, stderr=subprocess.STDOUT)
             self._guests.add(guest)
         return guest
 
@@ -221,7 +247,7 @@ class VirtualEngine:
             return f"{error} and was ended"
         finally:
             os.close(ended)
-            guest.kill()
+            self._end(guest)
             guest.wait()
             with self._lock:
                 self._guests.discard(guest)
@@ -233,7 +259,7 @@ def _excess(run_dir: Path) -> str | None:
     return excess and f"{excess} in {run_dir}"
 
 
-def _tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
+def tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
     """Puts right what a guest may have changed, and removes what is too much. Why it is, if so."""
     run_files.write_new(run_dir, "run.json", json.dumps(spec))
     if excess := _excess(run_dir):

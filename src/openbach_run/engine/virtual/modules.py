@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Modules of congestion controls that Linux does not have: a folder with a Kbuild and C files, built for the virtual kernel
-(docs/congestion-controls.md)."""
+"""Modules that Linux does not have, each a folder with a Kbuild and C files, built for the virtual kernel: those of congestion
+controls (docs/congestion-controls.md), and the CPU model (docs/method/cpu.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from openbach_run.openbach.refusals import near
 from openbach_run.progress import Progress
 
 DIRECTORY = "modules"
-"""Where they stand in the guest's code: the guest loads those of the congestion controls that its run uses."""
+"""Where they stand in the guest's code: the guest loads those that its run uses."""
+CPU_MODEL = "cpu_model"
+"""Folder of kernel/modules, and the module; of runs that use a profile of a CPU."""
 KEYS = ("description", "algorithm", "parameters", "sysctls")
 ALGORITHM = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX
 SETTINGS = {
@@ -29,16 +31,26 @@ SETTINGS = {
 """Keys with settings of the kernel: an example, and what a name has to be."""
 
 
-def ensure_modules(cache: Path, kernel: Kernel, code: Mapping[str, Path], progress: Progress) -> dict[str, Path]:
-    """The modules of the congestion controls in the guest's `code` (place → folder), by their place in it. Raises InputError
-    for a profile.json, SetupError for a source."""
+def ensure_modules(
+    cache: Path, kernel: Kernel, kernel_dir: Path, code: Mapping[str, Path], progress: Progress
+) -> dict[str, Path]:
+    """The modules of the congestion controls in the guest's `code` (place → folder), and of `kernel_dir` (kernel/ of the
+    repository) if there is a profile of a CPU; by their place in the code. Raises InputError for a profile.json, SetupError
+    for a source."""
     folders = [folder for folder in code.values() if (folder / "profile.json").is_file()]
     algorithms = {folder: _algorithm(folder / "profile.json") for folder in folders}
+    made = {folder: f"tcp_{algorithm}" for folder, algorithm in algorithms.items() if (folder / "Kbuild").is_file()}
+    if any(place.startswith("cpus/") for place in code):
+        made[cpu_model(kernel_dir)] = CPU_MODEL
     return {
-        f"{DIRECTORY}/{folder.name}.ko": _ensure_module(cache, kernel, folder, f"tcp_{algorithm}", progress)
-        for folder, algorithm in algorithms.items()
-        if (folder / "Kbuild").is_file()
+        f"{DIRECTORY}/{folder.name}.ko": _ensure_module(cache, kernel, folder, module, progress)
+        for folder, module in made.items()
     }
+
+
+def cpu_model(kernel_dir: Path) -> Path:
+    """The source of the CPU model."""
+    return kernel_dir / "modules" / CPU_MODEL
 
 
 def _algorithm(file: Path) -> str:
@@ -80,7 +92,7 @@ def _ensure_module(cache: Path, kernel: Kernel, folder: Path, module: str, progr
                 shutil.copy(source, work)
             no_path = f"KCFLAGS=-fmacro-prefix-map={headers}/="  # in the module: the same source makes the same module
             command = ["make", "-C", str(headers), "ARCH=um", f"M={work}", no_path, "modules"]
-            run(command, f"building the congestion control {folder}", **FIXED_BUILD)
+            run(command, f"building the module {folder}", **FIXED_BUILD)
             if not (work / f"{module}.ko").exists():
                 there = ", ".join(sorted(file.name for file in work.glob("*.ko"))) or "nothing"
                 raise SetupError(f"{folder / 'Kbuild'} should make {module}.ko: obj-m += {module}.o; it makes {there}")

@@ -1,37 +1,43 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The form of a scenario: how many runs its values make, and the values of the file's own sweep.
+// The form of a scenario: what the server says of its values as they are now, and the values of the file's own sweep.
 "use strict";
 
+const WAIT_MS = 250;
 const form = document.getElementById("launch");
-const fields = [...form.querySelectorAll("fieldset[data-whole]")];
+const fields = [...form.querySelectorAll("fieldset[data-name]")];
+let asked = 0;
+let timer = null;
 
-function values(field) {
-  const text = field.querySelector("input[type=text]");
-  return text ? text.value.split(",").map((part) => part.trim()).filter(Boolean)
-    : [...field.querySelectorAll("input:checked")].map((box) => box.value);
+async function check() {
+  const number = asked += 1;
+  const answer = await fetch(form.dataset.check, { method: "POST", body: new FormData(form) });
+  const found = answer.ok ? await answer.json() : { errors: {}, text: `no answer from the server (HTTP ${answer.status})`, notes: [] };
+  if (number !== asked) return;
+  for (const field of fields) {
+    const words = found.errors[field.dataset.name] || "";
+    const place = field.querySelector(".wrong-value");
+    if (place.textContent !== words) place.textContent = words;
+    field.classList.toggle("wrong", Boolean(words));
+    const text = field.querySelector("input[type=text]");
+    if (text) text.setAttribute("aria-invalid", String(Boolean(words)));
+  }
+  document.getElementById("count").textContent = found.errors[""] ? found.errors[""] : found.text;
+  document.getElementById("notes").textContent = found.notes.join("; ");
 }
 
-function seeds() {
-  const text = form.elements.seeds.value;
-  return text.includes(",") ? text.split(",").filter((part) => part.trim()).length : Number(text) || 0;
-}
-
-function count() {
-  const cells = fields.reduce((product, field) => product * values(field).length, 1);
-  const runs = cells * seeds();
-  const empty = fields.filter((field) => !values(field).length).map((field) => field.querySelector("legend").textContent);
-  document.getElementById("count").textContent = empty.length ? `choose a value of ${empty.join(", ")}`
-    : `${cells} cell${cells === 1 ? "" : "s"}, ${runs} run${runs === 1 ? "" : "s"}`;
+function soon() {
+  clearTimeout(timer);
+  timer = setTimeout(check, WAIT_MS);
 }
 
 document.getElementById("whole").addEventListener("click", () => {
-  for (const field of fields) {
+  for (const field of fields.filter((one) => one.dataset.whole)) {
     const whole = field.dataset.whole.split(",");
     const text = field.querySelector("input[type=text]");
     if (text) text.value = whole.join(", ");
     for (const box of field.querySelectorAll("input[type=checkbox]")) box.checked = whole.includes(box.value);
   }
-  count();
+  check();
 });
-form.addEventListener("input", count);
-count();
+form.addEventListener("input", soon);
+check();

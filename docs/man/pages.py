@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The manual pages, from the commands' own --help: `make man` writes them, a wheel installs them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from argparse import ArgumentParser
+from importlib import import_module
+from pathlib import Path
+
+from argparse_manpage.manpage import Manpage
+
+from openbach_run.commands import main
+
+PLACE = Path(__file__).parent
+MACROS = r"\.(?:SH|TP|nf|fi|B)\b"
+PROJECT = tomllib.loads((PLACE.parents[1] / "pyproject.toml").read_text())["project"]
+
+
+def pages() -> dict[str, str]:
+    """File name → text, in roff."""
+    parsers = {"openbach-run": main.parser()}
+    for name, module in main.COMMANDS.items():
+        parsers[f"openbach-run-{name}"] = import_module(module).parser()
+    main_page, *others = (f"\\fB{name}\\fR(1)" for name in parsers)
+    see = dict.fromkeys(parsers, main_page) | {"openbach-run": ", ".join(others)}
+    return {f"{name}.1": page(name, parser, see[name]) for name, parser in parsers.items()}
+
+
+def page(name: str, parser: ArgumentParser, see: str) -> str:
+    made = Manpage(parser)
+    # a page without a date is the same whenever it is made
+    title = f'.TH {name.upper()} 1 "" "openbach\\-run {PROJECT["version"]}" "SATCOM VPN/PEP testbed"\n'
+    body = str(made).split("\n", 1)[1]
+    body = re.sub(r"^\.SH NAME\n.*\n", f".SH NAME\n{name} \\\\- {summary(parser)}\n", body)
+    body = body.replace(".SH DESCRIPTION\n", ".SH DESCRIPTION\n.nf\n", 1).replace("\n\n.TP", "\n.fi\n.TP", 1)
+    body = body.replace(".SH COMMENTS\n", ".SH EXAMPLES\n.nf\n", 1)
+    body = re.sub(rf"(?m)^(?!{MACROS})([.'])", r"\\&\1", body)
+    return f"{title}{body.rstrip()}\n.fi\n.SH SEE ALSO\n{see}\n"
+
+
+def summary(parser: ArgumentParser) -> str:
+    """The first sentence of its description."""
+    text = " ".join((parser.description or "").split())
+    return re.split(r"[.:](?: |$)", text)[0].replace("-", "\\-")
+
+
+if __name__ == "__main__":
+    for old in PLACE.glob("*.1"):
+        old.unlink()
+    for file, text in pages().items():
+        (PLACE / file).write_text(text)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job cache_download: the files of a binary cache (cache.json) from nginx over TLS by curl, several at a time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import collect_agent
+import ends
+import limits
+import nginx
+from command import run, wait_for
+from ports import READY_LIMIT_S
+
+CONFIGURATION = "/opt/openbach/agent/jobs/cache_download/cache_download_rstats_filter.conf"
+DESCRIPTION = Path(__file__).parent / "cache.json"
+PORT = 8444
+CURL = {"1.1": "--http1.1", "2": "--http2"}
+"""What it is asked by. It takes other versions too, so what came is checked."""
+LIMITS = {"files": (0, 10_000), "parallel": (1, 50), "deadline_s": (1, 86400)}
+LATE_S = 5.0
+"""What curl may take beyond its deadline before it is killed."""
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser, _, client = ends.command_line(__doc__)
+    client.add_argument("--http", choices=list(CURL), default="1.1")
+    client.add_argument("--files", type=int, default=0, help="how many of the cache's, the first by name; 0: all")
+    client.add_argument("--parallel", type=int, default=8, help="downloads at the same time")
+    client.add_argument("--deadline-s", type=int, default=3600)
+    arguments = parser.parse_args(argv)
+    limits.check(parser, arguments, LIMITS)
+    return arguments
+
+
+def sizes(count: int = 0) -> dict[str, int]:
+    """Name → bytes of the first files, or of all."""
+    files: dict[str, int] = json.loads(DESCRIPTION.read_text())["files"]
+    return dict(list(files.items())[: count or None])
+
+
+def serve() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        (directory / "files").mkdir()
+        for file, size in sizes().items():
+            with (directory / "files" / file).open("wb") as made:
+                made.truncate(size)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        with nginx.serving(directory, PORT, directory / "files", "2") as server:
+            sys.exit(f"nginx ended by itself with exit code {server.wait()}")
+
+
+def curl(http: str, deadline_s: int, *words: str) -> list[str]:
+    """The server's certificate is its own, so nothing vouches for it."""
+    return ["curl", "-sS", "--fail", "--insecure", CURL[http], "--max-time", str(deadline_s), *words]
+
+
+def failure(url: str, http: str) -> str:
+    """Why the server does not answer a request; "" if it does."""
+    asked = subprocess.run(
+        curl(http, round(READY_LIMIT_S), "--head", "-o", "/dev/null", url), check=False, capture_output=True, text=True
+    )
+    return f": {asked.stderr.strip()}" if asked.returncode else ""
+
+
+def check(reports: list[dict[str, Any]], wanted: Mapping[str, int], http: str) -> None:
+    """Ends the job unless every file came whole and with the version of HTTP."""
+    came = {str(report["url"]).rpartition("/")[2]: report for report in reports}
+    for name, size in wanted.items():
+        if name not in came:
+            sys.exit(f"{name}: has not come")
+        arrived, used = came[name]["size_download"], came[name]["http_version"]
+        if arrived != size:
+            sys.exit(f"{name}: {arrived} of {size} bytes arrived")
+        if used != http:
+            sys.exit(f"{name}: came with HTTP/{used} instead of HTTP/{http}")
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    base, http, wanted = f"https://{arguments.server_ip}:{PORT}", arguments.http, sizes(arguments.files)
+    first = f"{base}/{next(iter(wanted))}"
+    missing = f"the server of cache_download on {arguments.server_ip} does not answer"
+    wait_for(missing, lambda: not failure(first, http), READY_LIMIT_S, evidence=lambda: failure(first, http))
+    asked = "".join(f'url = "{base}/{name}"\noutput = /dev/null\n' for name in wanted)
+    several = ["--parallel", "--parallel-max", str(arguments.parallel), "-w", "%{json}\\n", "--config", "-"]
+    start_s = time.monotonic()
+    printed = run(*curl(http, arguments.deadline_s, *several), text=asked, limit_s=arguments.deadline_s + LATE_S)
+    download_time_s = round(time.monotonic() - start_s, 6)
+    reports = [json.loads(line) for line in printed.splitlines()]
+    check(reports, wanted, http)
+    size = sum(wanted.values())
+    collect_agent.send_stat(
+        collect_agent.now(), download_time_s=download_time_s, goodput_bps=size * 8 / download_time_s, bytes=size,
+        files=len(wanted), connections=sum(report["num_connects"] for report in reports),
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        ends.run("cache_download", parse(), lambda _: serve(), measure)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job daemons: what the programs of this host's VPNs use, at the job's start, every interval, and when it is stopped.
+
+They are the processes below those of the jobs vpn (/var/run/openbach-vpn*.pid). A VPN of the kernel has none. CPU time is that
+since the job's start; in virtual time a program computes without time, so it is not measured there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import collect_agent
+import limits
+
+CONFIGURATION = "/opt/openbach/agent/jobs/daemons/daemons_rstats_filter.conf"
+PROC, RUN = Path("/proc"), Path("/var/run")
+CLOCK = "OPENBACH_RUN_CLOCK"
+LIMITS = {"interval_s": (0, 3600)}
+SIGNALS = {signal.SIGTERM, signal.SIGINT}
+TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+USER, SYSTEM, SOFTIRQ = 0, 2, 6
+"""Of the numbers in the first line of /proc/stat (proc_stat(5))."""
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--interval-s", type=float, default=0.0, help="seconds between two looks (0: begin and end only)"
+    )
+    parser.add_argument("--name", help="suffix of the statistics, where several hosts have this job")
+    arguments = parser.parse_args(argv)
+    limits.check(parser, arguments, LIMITS)
+    return arguments
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    parent: int
+    user_s: float
+    system_s: float
+    rss_bytes: int
+
+
+def processes() -> Iterator[Process]:
+    for directory in PROC.glob("[0-9]*"):
+        try:
+            text = (directory / "stat").read_text()
+        except OSError:  # it has ended
+            continue
+        fields = text.rpartition(")")[2].split()  # from the third of proc_pid_stat(5) on: the second may have blanks
+        user_s, system_s = (int(fields[at]) * TICKS_S for at in (11, 12))
+        yield Process(int(directory.name), int(fields[1]), user_s, system_s, int(fields[21]) * PAGE_BYTES)
+
+
+def below(roots: Sequence[int], every: Sequence[Process]) -> list[Process]:
+    """The descendants of `roots`, without these."""
+    found = [one for one in every if one.parent in roots]
+    return found + below([one.pid for one in found], every) if found else []
+
+
+def daemons() -> list[Process]:
+    jobs = [int(file.read_text()) for file in sorted(RUN.glob("openbach-vpn*.pid"))]
+    return below(jobs, list(processes()))
+
+
+def descriptors(pid: int) -> int:
+    try:
+        return len(os.listdir(PROC / str(pid) / "fd"))
+    except OSError:  # it has ended
+        return 0
+
+
+def host_cpu_s() -> tuple[float, float, float]:
+    """User, system and soft interrupts of all CPUs."""
+    numbers = [int(word) * TICKS_S for word in (PROC / "stat").read_text().split()[1:8]]
+    return numbers[USER], numbers[SYSTEM], numbers[SOFTIRQ]
+
+
+def cpu_s(found: Sequence[Process]) -> dict[str, float]:
+    host = dict(zip(("host_user_s", "host_system_s", "host_softirq_s"), host_cpu_s(), strict=True))
+    return {"user_s": sum(one.user_s for one in found), "system_s": sum(one.system_s for one in found), **host}
+
+
+def rss_bytes(found: Sequence[Process]) -> int:
+    return sum(one.rss_bytes for one in found)
+
+
+def look(name: str | None) -> list[Process]:
+    found = daemons()
+    rss, files = (rss_bytes(found), sum(descriptors(one.pid) for one in found)) if found else (None, None)
+    collect_agent.send_stat(collect_agent.now(), suffix=name, processes=len(found), rss_bytes=rss, descriptors=files)
+    return found
+
+
+def watch(arguments: argparse.Namespace) -> None:
+    is_real = os.environ.get(CLOCK) != "virtual"
+    first = look(arguments.name)
+    before = cpu_s(first)
+    stopped = signal.sigtimedwait(SIGNALS, arguments.interval_s) if arguments.interval_s else None
+    while arguments.interval_s and not stopped:
+        look(arguments.name)
+        stopped = signal.sigtimedwait(SIGNALS, arguments.interval_s)
+    if not arguments.interval_s:
+        signal.sigwait(SIGNALS)
+    last = look(arguments.name)
+    after = cpu_s(last)
+    grown_bytes = rss_bytes(last) - rss_bytes(first) if last else None
+    used: dict[str, Any] = {name: round(after[name] - before[name], 3) for name in before} if is_real else {}
+    cpu = "measured" if is_real else "not measured: virtual time"
+    collect_agent.send_stat(collect_agent.now(), suffix=arguments.name, cpu=cpu, rss_growth_bytes=grown_bytes, **used)
+
+
+def main() -> None:
+    arguments = parse()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    watch(arguments)
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        main()

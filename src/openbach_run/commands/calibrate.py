@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run calibrate`: what packets of VPNs cost this machine's CPU, as a profile for runs in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from openbach_run.additions import Additions, description
+from openbach_run.commands.main import parser as parser_of_runs
+from openbach_run.commands.run import run
+from openbach_run.errors import InputError
+from openbach_run.results.cpu_times import Seen, seen_in, vpns_of
+from openbach_run.results.record import Record, Store
+
+KIND = "vpn-configs"
+DESCRIPTION = """\
+Measures what packets of VPNs cost this machine's CPU, and writes that as a profile:
+DIR/cpus/NAME.json, for `cpu=NAME --with DIR`. Each VPN carries UDP packets of two
+lengths on the native engine, as fast as it can. A third length, which the profile does
+not come from, shows how far it is off. docs/method/cpu.md has the method.
+"""
+EPILOG = """\
+examples:
+  openbach-run calibrate my_laptop -o mine
+  openbach-run calibrate my_laptop -o mine --vpn openvpn_udp,wireguard_go --repetitions 9
+  openbach-run lan_udp vpn=openvpn_udp cpu=my_laptop --with mine
+Only VPNs whose packets a program carries can be measured. Let nothing else run meanwhile.
+"""
+UDP_RATE = "1G"
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "openbach-run calibrate",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("name", metavar="NAME", help="of the profile")
+    made.add_argument("--vpn", metavar="VPN,…", default="openvpn_udp,openvpn_tcp,wireguard_go,nebula,tinc_switch",
+                      help="default %(default)s")  # fmt: skip
+    made.add_argument("--payload-bytes", metavar="N,N", default="200,1300", help="lengths (default %(default)s)")
+    made.add_argument("--check-bytes", metavar="N", type=int, default=700, help="length for the check (default 700)")
+    made.add_argument("--duration-s", metavar="S", type=int, default=5, help="of each measurement (default 5)")
+    made.add_argument("--repetitions", metavar="N", type=int, default=5, help="of each measurement (default 5)")
+    made.add_argument("--with", metavar="DIR", dest="additions", type=Path, action="append", default=[],
+                      help="your own additions")  # fmt: skip
+    made.add_argument("--results", metavar="DIR", type=Path, default=Path("results/calibrate"), help="where runs go")
+    made.add_argument("-o", "--output", metavar="DIR", type=Path, default=Path(), help="default: this directory")
+    made.add_argument("--quiet", action="store_true", help="no progress")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    arguments = parser().parse_args(argv)
+    file = arguments.output / f"cpus/{arguments.name}.json"
+    if Path(arguments.name).name != arguments.name or arguments.name in ("", ".", ".."):
+        raise InputError(f"{arguments.name!r} is no name of a file")
+    if file.exists():
+        raise InputError(f"{file} is there already; remove it, or give another name")
+    payloads_bytes = lengths(arguments.payload_bytes, arguments.check_bytes)
+    vpns = arguments.vpn.split(",")
+    check_vpns(vpns, [*payloads_bytes, arguments.check_bytes], Additions.beside_ours(arguments.additions))
+    if arguments.repetitions < 1:
+        raise InputError(f"--repetitions {arguments.repetitions}: at least 1")
+    records: list[Record] = []
+    code = run(runs_of(arguments, vpns, payloads_bytes), lambda _directory, _campaigns, known: records.extend(known))
+    if code:
+        return code
+    store = Store(arguments.results)
+    seen = seen_in_all(records, store)
+    profile = profile_of(arguments, records, seen, argv)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(profile, indent=2) + "\n")
+    print(as_text(profile["vpns"], arguments.check_bytes))
+    print(f"\nwrote {file}; ./openbach-run lan_tcp vpn={vpns[0]} cpu={arguments.name} --with {arguments.output}")
+    return 0
+
+
+def seen_in_all(records: Sequence[Record], store: Store) -> list[Seen]:
+    """Of the runs that say enough: on a machine that is too busy a job may be ended before it has told what it counted. The
+    others are named. Raises InputError if nothing is left of a VPN at one of the lengths."""
+    seen = []
+    for record in records:
+        try:
+            seen += seen_in(record, store.runs / record.run_id)
+        except InputError as error:
+            print(f"openbach-run: left out: {error}", file=sys.stderr)
+    found = {(one.vpn, one.payload_bytes) for one in seen}
+    for record in records:
+        vpn, length = record.arguments["vpn"], int(record.arguments["payload_bytes"])
+        if (vpn, length) not in found:
+            raise InputError(f"no run of {vpn} with {length} bytes of payload says what its packets cost")
+    return seen
+
+
+def lengths(text: str, check_bytes: int) -> list[int]:
+    """Raises InputError."""
+    try:
+        found = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        raise InputError(f"--payload-bytes {text}: should be numbers of bytes, like 200,1300") from None
+    if len(found) < 2 or found[0] < 16:
+        raise InputError(f"--payload-bytes {text}: at least two lengths, each of at least 16 bytes")
+    if check_bytes in found:
+        raise InputError(f"--check-bytes {check_bytes}: a length that is not among --payload-bytes")
+    return found
+
+
+def check_vpns(vpns: Sequence[str], payloads_bytes: Sequence[int], additions: Additions) -> None:
+    """Raises InputError for one that a program does not carry, or whose packets the longest payload does not fit."""
+    for vpn in vpns:
+        folder = additions.find(KIND, vpn)
+        if folder is None:
+            raise InputError(f"--vpn {vpn}: there is no such VPN; there are {', '.join(sorted(additions.all(KIND)))}")
+        own = description(folder)
+        base = additions.find(KIND, str(own["base"])) if "base" in own else None
+        described = {**(description(base) if base else {}), **own}
+        if described["runs_in"] != "user space":
+            raise InputError(f"--vpn {vpn}: the kernel carries its packets, and says of none what it cost")
+        if max(payloads_bytes) + 28 > described["inner_mtu"]:
+            most = described["inner_mtu"] - 28
+            raise InputError(f"--vpn {vpn}: packets have at most {most} bytes of payload; give --payload-bytes")
+
+
+def runs_of(arguments: argparse.Namespace, vpns: Sequence[str], payloads_bytes: Sequence[int]) -> argparse.Namespace:
+    """The command line of the runs."""
+    payloads = ",".join(map(str, [*payloads_bytes, arguments.check_bytes]))
+    settings = ["lan_udp", f"vpn={','.join(vpns)}", f"payload_bytes={payloads}", "cc=reno", "rate=unlimited"]
+    settings += ["delay_ms=0", f"udp_rate={UDP_RATE}", f"duration_s={arguments.duration_s}"]
+    made = parser_of_runs().parse_intermixed_args(settings)
+    made.engine, made.seeds, made.quiet = "native", str(arguments.repetitions), arguments.quiet
+    made.results, made.additions = arguments.results, arguments.additions
+    return made
+
+
+def profile_of(
+    arguments: argparse.Namespace, records: Sequence[Record], seen: Sequence[Seen], argv: Sequence[str]
+) -> dict[str, Any]:
+    identity = records[0].identity
+    return {
+        "description": f"Measured on {identity['cpu']}",
+        "machine": {"name": platform.node(), "cpu": identity["cpu"], "kernel": identity["kernel"]},
+        "measured": {
+            "date": time.strftime("%Y-%m-%d"),
+            "command": shlex.join(["openbach-run", "calibrate", *argv]),
+            "repetitions": arguments.repetitions,
+            "cpus_busy_with_others": busy_with_others(records),
+        },
+        "vpns": vpns_of(seen, arguments.check_bytes),
+    }
+
+
+def busy_with_others(records: Sequence[Record]) -> float:
+    """How many of the machine's CPUs other programs kept busy meanwhile: what the errors are to be read with."""
+    shares = [record.measures["cpu_others_s"] / record.measures["cpu_window_s"] for record in records]
+    return round(median(shares), 2)
+
+
+def as_text(vpns: dict[str, Any], check_bytes: int) -> str:
+    lines = [f"{'vpn':<16}{'':<10}{'ns/packet':>20}{'ns/byte':>20}{f'off at {check_bytes} bytes':>20}"]
+    for vpn, directions in vpns.items():
+        for direction, times in directions.items():
+            columns = [
+                f"{times[name]:.{digits}f}" + (f" ± {times[error]:.{digits}f}" if error in times else "")
+                for name, error, digits in (
+                    ("ns_per_packet", "ns_per_packet_error", 0),
+                    ("ns_per_byte", "ns_per_byte_error", 2),
+                )
+            ]
+            off = f"{times[f'off_pct_at_{check_bytes}_bytes']:+.1f} %"
+            lines.append(f"{vpn:<16}{direction:<10}{columns[0]:>20}{columns[1]:>20}{off:>20}")
+    return "\n".join(lines)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The namespaces of a native run: how they are started on this host (enter.py), and what its kernel has in them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from openbach_run.engine.native.enter import CANNOT, ROOT, USER
+from openbach_run.errors import SetupError
+
+PROGRAM = Path(__file__).with_name("enter.py")
+VARIABLE = "OPENBACH_RUN_NATIVE"
+"""Which of the modes to try; without it the first that works."""
+MODES = (USER, ROOT)
+LIMIT_S = 30
+FEATURES = {
+    "netem": "tc qdisc replace dev lo root netem delay 1ms",
+    "tbf": "tc qdisc replace dev lo root tbf rate 1mbit burst 1540 limit 3000",
+    "fq": "tc qdisc replace dev lo root fq",
+    "codel": "tc qdisc replace dev lo root codel",
+    "fq_codel": "tc qdisc replace dev lo root fq_codel",
+    "cake": "tc qdisc replace dev lo root cake",
+    "ifb": "ip link add try_ifb type ifb",
+    "matchall": "tc qdisc add dev lo clsact; tc filter add dev lo egress matchall action mirred egress redirect dev lo",
+    "tun": "ip tuntap add dev try_tun mode tun",
+    "nft": "nft add table inet try_nft",
+    "wireguard": "ip link add try_wg type wireguard",
+    "ovpn": "ip link add try_ovpn type ovpn",
+    "esp": "ip xfrm state add src 10.0.0.1 dst 10.0.0.2 proto esp spi 1 mode tunnel aead 'rfc4106(gcm(aes))' "
+    "0x0001020304050607080900010203040506070809 128",
+    "cpu_model": "test -e /proc/net/cpu_model",
+    "mptcp": "ip mptcp endpoint add 127.0.0.1",
+    "users": "python3 -Sc 'import os; os.setgroups([]); os.setgid(33); os.setuid(33)'",
+}
+"""What a job or a VPN may need of a kernel, and the command that shows, in a network namespace of its own, that it is there."""
+CONGESTION_CONTROLS = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
+IN_WORDS = {
+    "cpu_model": "the CPU model, which is of virtual time",
+    "tun": "TUN interfaces (/dev/net/tun)",
+    "users": "python3 -Sc 'import os; os.setgroups([]); os.setgid(33); os.setuid(33)'",
+    "matchall": "the traffic classifier matchall",
+}
+HOW_TO_ALLOW = """\
+Allow one of them:
+  user     sudo sysctl kernel.unprivileged_userns_clone=1              (Debian, where it is 0)
+           sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0  (Ubuntu 23.10 and later)
+           sudo sysctl user.max_user_namespaces=10000                  (where it is 0)
+  root     run the command as root"""
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The mode in which enter.py works here."""
+
+    mode: str
+
+    def command(self, cgroup: str, root: Path, code: Path, run_dir: Path, *program: str) -> list[str]:
+        """Runs as long as its standard input is open and `program` has not ended."""
+        return [sys.executable, "-SE", str(PROGRAM), self.mode, cgroup, *map(str, (root, code, run_dir)), *program]
+
+
+@dataclass(frozen=True)
+class Host:
+    """What this host's kernel has for a run: the names of FEATURES, and of congestion controls that a host may have."""
+
+    features: frozenset[str]
+    congestion_controls: frozenset[str]
+
+    @property
+    def lacking(self) -> list[str]:
+        return [name for name in FEATURES if name not in self.features]
+
+
+def ensure_boundary(root: Path) -> Boundary:
+    """In the first mode that this host allows. Raises SetupError, which says why none works."""
+    asked = os.environ.get(VARIABLE)
+    if asked not in (None, "", *MODES):
+        raise SetupError(f"{VARIABLE}={asked}: none of {', '.join(MODES)}")
+    reasons = []
+    for mode in [asked] if asked else MODES:
+        done = _run(Boundary(mode), root, "/usr/bin/true")
+        if done.returncode == 0:
+            return Boundary(mode)
+        reasons.append(f"  {mode}: {done.stderr.strip() or f'ended with {done.returncode}'}")
+    raise SetupError("\n".join(["this host lets nobody make the namespaces of a native run:", *reasons, HOW_TO_ALLOW]))
+
+
+@cache
+def host(boundary: Boundary, root: Path) -> Host:
+    """Found by trying, in namespaces like those of a run. Raises SetupError."""
+    tried = [f"( {command} ) > /dev/null 2>&1 && echo {name}" for name, command in FEATURES.items()]
+    controls = (
+        f"for cc in $(cat {CONGESTION_CONTROLS}); do echo $cc 2> /dev/null > {CONGESTION_CONTROL} && echo cc $cc; done"
+    )
+    script = "\n".join(["ip link set lo up", *tried, f"( {controls} ) 2> /dev/null", "true"])
+    done = _run(boundary, root, "/bin/sh", "-c", script)
+    if done.returncode:
+        raise SetupError(f"trying what this host's kernel has: {done.stderr.strip() or done.stdout.strip()}")
+    said = done.stdout.splitlines()
+    controls_found = {line.removeprefix("cc ") for line in said if line.startswith("cc ")}
+    return Host(frozenset(said) & FEATURES.keys(), frozenset(controls_found))
+
+
+def _run(boundary: Boundary, root: Path, *program: str) -> subprocess.CompletedProcess[str]:
+    """With an empty directory in place of a run's and of the code."""
+    with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
+        command: Sequence[str] = boundary.command("", root, Path(name), Path(name), *program)
+        with subprocess.Popen(
+            command, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as started:
+            # communicate() would close its standard input at once, which ends it
+            assert started.stdin and started.stdout and started.stderr
+            try:
+                code = started.wait(LIMIT_S)
+            except subprocess.TimeoutExpired:
+                started.terminate()
+                code = CANNOT
+            return subprocess.CompletedProcess(command, code, started.stdout.read(), started.stderr.read())

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CPU time of a native run: of each host and each of its programs, and of everything else on the machine meanwhile.
+
+From /proc/PID/stat: user and system time of a process and of its children that have ended, in ticks of 10 ms; what the
+kernel does for a packet in a soft interrupt counts for the process that it interrupts. A process that has ended counts for its
+host and program as it was seen last, what came after that for its parent. The sum is that of the run's cgroup, where one
+could be made. It is taken over the job that measures: of those that ended by themselves the one that ran longest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from openbach_run.openbach.measures import Declared, Measure
+from openbach_run.results.record import events, statistics
+
+PERIOD_S = 0.5
+"""Between two looks: each costs some milliseconds."""
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+BYTES = ("received_bytes", "bytes")
+"""Statistics that say what a job has transferred."""
+DIRECTOR = "director"
+"""The host of process 1, and of orphans that have ended."""
+IN_RUN, BY_PROGRAM = "cpu", "cpu_by_program"
+CPU_S = Measure("cpu_s", "cpu_s", "s", "CPU time", better="less")
+PER_GB = Measure("cpu_s_per_gb", "cpu_s_per_gb", "s/GB", "CPU time", better="less")
+MEASURES: Declared = {
+    IN_RUN: (
+        CPU_S,
+        PER_GB,
+        Measure("cpu_window_s", "cpu_window_s", "s", "time over which CPU time was taken"),
+        Measure("cpu_others_s", "cpu_others_s", "s", "CPU time of everything else on the machine"),
+        Measure("cpu_steal_s", "cpu_steal_s", "s", "CPU time that the hypervisor took"),
+    ),
+    BY_PROGRAM: (CPU_S, PER_GB),
+}
+"""As if two jobs had sent them."""
+BUSY, STEAL = (0, 1, 2, 5, 6), 7
+"""Fields of the first line of /proc/stat: user, nice, system, irq, softirq."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One that runs, or did when it was seen last."""
+
+    host: str
+    program: str
+    parent: int
+    ticks: int
+    """Its own, and those of children that ended before anybody saw them."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    time_s: float
+    """Of CLOCK_MONOTONIC."""
+    programs_s: Mapping[tuple[str, str], float]
+    """CPU time so far by host and program."""
+    run_s: float
+    busy_s: float
+    steal_s: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """A job instance, and the CPU time before it and after it."""
+
+    before: Sample
+    after: Sample
+
+
+@dataclass
+class Watch:
+    """Looks every PERIOD_S at the processes below `keeper` (enter.py), and when told of an event."""
+
+    keeper: int
+    cgroup: str
+    windows: dict[int, Window] = field(default_factory=dict)
+    """By job instance, of those that ended by themselves."""
+
+    def __post_init__(self) -> None:
+        self._hosts: dict[int, str] = {}
+        """By the inode of their network namespaces."""
+        self._known: dict[int, Process] = {}
+        self._begun: dict[int, Sample] = {}
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._last = self._looked()
+        self._thread = threading.Thread(target=self._repeat, daemon=True)
+        self._thread.start()
+
+    def told(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "job_started":
+            self._begun[event["instance_id"]] = self._last
+        elif event["event"] == "job_ended" and event["instance_id"] in self._begun:
+            self.windows[event["instance_id"]] = Window(self._begun.pop(event["instance_id"]), self._looked())
+        elif event["event"] == "job_stop_ordered":
+            self._begun.pop(event["instance_id"], None)
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _repeat(self) -> None:
+        while not self._ended.wait(PERIOD_S):
+            self._last = self._looked()
+
+    def _looked(self) -> Sample:
+        with self._lock:
+            return self._look()
+
+    def _look(self) -> Sample:
+        below = list(descendants(self.keeper))
+        process_1 = next((pid for depth, pid, _ in below if depth == 1), 0)
+        ended = self._ended_below({pid for _, pid, _ in below})
+        for depth, pid, parent in below:
+            with suppress(OSError, IndexError, ValueError):  # it has ended
+                name, own, waited_for = cpu_ticks(Path(f"/proc/{pid}/stat").read_text())
+                unseen = waited_for - ended[pid]
+                host = DIRECTOR if depth < 2 else self._host(pid, process_1)
+                self._known[pid] = Process(host, name, parent, own + max(unseen, 0))
+        programs: dict[tuple[str, str], float] = defaultdict(float)
+        for one in self._known.values():
+            programs[one.host, one.program] += one.ticks / TICKS_PER_S
+        with open("/proc/stat") as file:
+            machine = [int(word) / TICKS_PER_S for word in file.readline().split()[1:]]
+        busy_s = sum(machine[number] for number in BUSY)
+        return Sample(time.monotonic(), programs, self._run_s(programs), busy_s, machine[STEAL])
+
+    def _ended_below(self, alive: set[int]) -> dict[int, int]:
+        """Ticks of processes that were seen and have ended, by the nearest one above them that is alive."""
+        ticks: dict[int, int] = defaultdict(int)
+        for pid in self._known.keys() - alive:
+            above = self._known[pid].parent
+            while above not in alive and above in self._known:
+                above = self._known[above].parent
+            ticks[above] += self._known[pid].ticks
+        return ticks
+
+    def _run_s(self, programs: Mapping[tuple[str, str], float]) -> float:
+        with suppress(OSError, KeyError, ValueError):
+            lines = Path(self.cgroup, "cpu.stat").read_text().splitlines() if self.cgroup else []
+            return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
+        return sum(programs.values())
+
+    def _host(self, pid: int, process_1: int) -> str:
+        """By the process's network namespace, to which process 1 has given a name."""
+        namespace = os.stat(f"/proc/{pid}/ns/net").st_ino
+        if namespace not in self._hosts:
+            self._hosts = {
+                file.stat().st_ino: file.name for file in Path(f"/proc/{process_1}/root/run/netns").glob("*")
+            }
+        return self._hosts.get(namespace, DIRECTOR)
+
+
+def descendants(pid: int, depth: int = 0) -> Iterator[tuple[int, int, int]]:
+    """Of a process: how far below it (0 is a child), process id, and its parent's."""
+    with suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
+                yield depth, int(child), pid
+                yield from descendants(int(child), depth + 1)
+
+
+def cpu_ticks(stat: str) -> tuple[str, int, int]:
+    """Program and CPU time of a /proc/PID/stat (proc(5)): utime and stime, and those of children that were waited for."""
+    head, _, rest = stat.rpartition(")")
+    user, system, waited_user, waited_system = map(int, rest.split()[11:15])
+    return head.partition("(")[2], user + system, waited_user + waited_system
+
+
+def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
+    """Adds the CPU time over the job that measured to the statistics of a run."""
+    if not windows:
+        return
+    instance = max(windows, key=lambda one: windows[one].after.time_s - windows[one].before.time_s)
+    before, after = windows[instance].before, windows[instance].after
+    job = next(event for event in events(run_dir) if event.get("instance_id") == instance)
+    sent = [one for one in statistics(run_dir) if one["_metadata"].get("job_instance_id") == instance]
+    size = sum(one[name] for one in sent for name in BYTES if isinstance(one.get(name), int | float))
+    by_program = {one: time_s - before.programs_s.get(one, 0) for one, time_s in after.programs_s.items()}
+    hosts: dict[str, float] = defaultdict(float)
+    for (host, _), time_s in by_program.items():
+        hosts[host] += time_s
+    run_s = after.run_s - before.run_s
+    lines = [(IN_RUN, "", {
+        **_per_gb(run_s, size),
+        "cpu_window_s": after.time_s - before.time_s,
+        "cpu_others_s": max(after.busy_s - before.busy_s - run_s, 0.0),
+        "cpu_steal_s": after.steal_s - before.steal_s,
+    })]  # fmt: skip
+    lines += [(BY_PROGRAM, host, _per_gb(time_s, size)) for host, time_s in sorted(hosts.items())]
+    lines += [
+        (BY_PROGRAM, f"{host}_{name.replace('-', '_')}", _per_gb(time_s, size))
+        for (host, name), time_s in sorted(by_program.items())
+        if time_s > 0
+    ]
+    with (run_dir / "statistics.jsonl").open("a") as file:
+        for name, suffix, values in lines:
+            metadata = {
+                "time": time.time_ns() // 1_000_000, "job_name": name, "agent_name": job["entity"],
+                "job_instance_id": instance, "scenario_instance_id": job["scenario_instance_id"],
+                **({"suffix": suffix} if suffix else {}),
+            }  # fmt: skip
+            file.write(json.dumps({**values, "_metadata": metadata}) + "\n")
+
+
+def _per_gb(time_s: float, size: float) -> dict[str, float]:
+    return {"cpu_s": time_s, **({"cpu_s_per_gb": time_s / (size / 1e9)} if size else {})}
+
+
+def new_cgroup() -> str:
+    """A place for one of version 2, below that of this process; "" where there is none or it is another user's."""
+    with suppress(OSError, StopIteration):
+        own = next(line[3:].strip() for line in open("/proc/self/cgroup") if line.startswith("0::"))
+        mounts = (line.split() for line in open("/proc/self/mounts"))
+        point = next(words[1] for words in mounts if words[2] == "cgroup2")
+        place = f"{point}{own.rstrip('/')}"
+        if os.access(place, os.W_OK):
+            return f"{place}/openbach-run-{os.getpid()}-{threading.get_native_id()}"
+    return ""

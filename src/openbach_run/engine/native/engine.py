@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The native engine: director, jobs and guest tree of the virtual engine in namespaces of this machine's kernel.
+
+Time is real and the CPU costs what it costs here. The run's directory is /run/openbach in there. There is no capture.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from openbach_run.engine.contract import OnEvent, Outcome
+from openbach_run.engine.native import cpu as cpu_time
+from openbach_run.engine.native.boundary import Boundary, Host, ensure_boundary, host
+from openbach_run.engine.virtual.engine import REAL, VirtualEngine, tidy
+from openbach_run.engine.virtual.outcome import outcome_of
+from openbach_run.guest.main import HOST_KERNEL
+from openbach_run.progress import Progress
+
+MAIN = (
+    "import sys; sys.path.insert(0, '/opt/openbach-run/src'); from openbach_run.guest import init; init.link_jobs(); "
+    "from openbach_run.guest.main import main; sys.exit(main())"
+)
+REMOVAL_LIMIT_S = 5.0
+PYTHON = ("/usr/bin/python3", "-SB", "-c", MAIN)
+
+
+class NativeEngine(VirtualEngine):
+    """As the virtual engine, without a kernel of its own. One run at a time: runs share this machine's CPUs."""
+
+    _boundary: Boundary | None = None
+
+    def _prepare_kernel(self, progress: Progress) -> None:
+        self._image = self._ensure_image(progress)
+        self._boundary = ensure_boundary(self._image.root)
+
+    def _modules(self, progress: Progress) -> dict[str, Path]:
+        return {}
+
+    def _kernel_identity(self) -> dict[str, str]:
+        """Results are this machine's: of its kernel and CPU."""
+        assert self._boundary
+        kernel = f"{platform.release()} {platform.version()}"
+        return {"engine": HOST_KERNEL, "clock": REAL, "kernel": kernel, "cpu": cpu_model(), "mode": self._boundary.mode}
+
+    @property
+    def host(self) -> Host:
+        """What this host's kernel has, once prepared."""
+        assert self._boundary
+        return host(self._boundary, self.image.root)
+
+    def _end(self, guest: subprocess.Popen[bytes]) -> None:
+        guest.terminate()  # enter.py ends the rest, and removes what it has made
+
+    def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        """Executes `spec` in `run_dir`; returns when all of it has ended."""
+        (run_dir / "run.json").write_text(json.dumps(spec))
+        assert self._boundary and self._code
+        started = time.monotonic()
+        cgroup = cpu_time.new_cgroup()
+        command = self._boundary.command(cgroup, self.image.root, self._code, run_dir, *PYTHON)
+        kept_open, lives = os.pipe()
+        try:
+            with (run_dir / "console.log").open("xb") as console:
+                guest = self._started(command, stdin=kept_open, stdout=console)
+            watch = cpu_time.Watch(guest.pid, cgroup)
+
+            def told(event: Mapping[str, Any]) -> None:
+                watch.told(event)
+                on_event(event)
+
+            try:
+                ended_why = self._watch(guest, run_dir, told)
+            finally:
+                watch.stop()
+        finally:
+            os.close(kept_open)
+            os.close(lives)
+            if cgroup:
+                _removed(cgroup)
+        ended_why = tidy(run_dir, spec) or ended_why
+        wall_s = time.monotonic() - started
+        outcome = outcome_of(run_dir, wall_s, "", ended_why, guest.returncode)
+        if outcome.error is None:
+            cpu_time.send(run_dir, watch.windows)
+        return outcome
+
+
+def _removed(cgroup: str) -> None:
+    """That of a run whose keeper was killed is removed as soon as its last process has ended."""
+    end_s = time.monotonic() + REMOVAL_LIMIT_S
+    while os.path.exists(cgroup) and time.monotonic() < end_s:
+        with suppress(OSError):
+            os.rmdir(cgroup)
+            return
+        time.sleep(0.01)
+
+
+def cpu_model() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{len(os.sched_getaffinity(0))} CPUs of {line.partition(':')[2].strip()}"
+    return platform.machine()

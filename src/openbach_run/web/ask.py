@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the form of a scenario asks for, and what is said of the values before anything is launched: what is wrong with them,
+by field; how many runs they are; how long these will take."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from starlette.datastructures import FormData, QueryParams
+
+from openbach_run.campaign.forecast import UNKNOWN_WALL_S
+from openbach_run.campaign.plan import NO_FILE, Campaign, draft_of, notes_of, settings_of, sweep_table, wrong_in
+from openbach_run.campaign.settings import parse_seeds
+from openbach_run.errors import InputError
+from openbach_run.openbach.limits import argument_choices
+from openbach_run.openbach.scenario import Scenario, defaults_of
+from openbach_run.openbach.start import check_values
+from openbach_run.results.chance import WARNING, is_random
+from openbach_run.web import launches, links
+from openbach_run.web.answers import Refusal, Services
+from openbach_run.web.index import cell_key
+from openbach_run.web.instances import find_scenario, project_inventory
+
+SEEDS = "seeds"
+SERIES = "series_s"
+FIRST_CHOICES = 6
+"""Of a field, before the others are folded."""
+SAMPLE = 300
+"""Known cells that a forecast looks at."""
+NAMED = re.compile(r"([A-Za-z_]\w*)=")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What can be said of the values of a form."""
+
+    errors: dict[str, str]
+    """By field; "" for what belongs to none."""
+    text: str
+    """How many runs they are, and how long these take."""
+    notes: list[str] = field(default_factory=list)
+
+
+# The fields
+
+
+def given_values(fields: FormData | QueryParams) -> dict[str, list[str]]:
+    """Fields `value.<argument>` are one value each (boxes that are ticked), `values.<argument>` a text with commas; a field
+    that is `asked.<argument>` and has neither has no value."""
+    given: dict[str, dict[str, None]] = {}
+    for key, text in fields.multi_items():
+        kind, _, name = key.partition(".")
+        if kind in ("value", "values", "asked") and isinstance(text, str):
+            parts = [text] if kind == "value" else text.split(",") if kind == "values" else []
+            given.setdefault(name, {}).update(dict.fromkeys(part.strip() for part in parts if part.strip()))
+    return {name: list(values) for name, values in given.items()}
+
+
+def fields_of(
+    found: Scenario, subs: dict[str, Scenario], services: Services, given: Mapping[str, list[str]]
+) -> list[dict[str, Any]]:
+    """What the form asks for: of each argument and constant its choices if it has any, what is chosen (its default if nothing
+    is given), what a sweep would take. Those that OpenBACH asks for come first, and `series_s`, which makes curves."""
+    try:
+        choices: dict[str, Sequence[str]] = dict(argument_choices(found, services.platform.jobs, subs))
+        untested = services.platform.additions.untested()
+    except InputError:  # of its x-same, or of a folder; a launch says so
+        choices, untested = {}, set()
+    settings = settings_of(found, subs)
+    constants = defaults_of((*subs.values(), found))
+    try:
+        defaults, swept = (sweep_table(found, Path(found.name), key) for key in ("defaults", "values"))
+    except InputError:
+        defaults, swept = {}, {}
+    names = dict.fromkeys(
+        [*(name for name in swept if name in found.arguments), *found.arguments, SERIES, *swept, *settings]
+    )
+    of_links = links.arguments_with_links(Campaign(Path(found.name), found, subs, dict.fromkeys(settings, ()), (1,)))
+    choices |= {name: (NO_FILE, *links.all_links(services.launcher.results)) for name in of_links}
+    fields = []
+    for name in (name for name in names if name in settings):
+        whole = [str(value) for value in swept.get(name, [])]
+        own = defaults if name in found.arguments else constants
+        default = whole[:1] if name in swept or name not in own else [str(own[name])]
+        chosen = given.get(name, default)
+        known = list(choices.get(name, ()))
+        more = [value for value in chosen if known and value not in known]
+        several = sorted(known, key=lambda value: (value not in (*chosen, *whole), value in untested))
+        fields.append({
+            "name": name, "description": settings[name], "choices": several[:FIRST_CHOICES], "more": several[FIRST_CHOICES:],
+            "unknown": more, "is_common": name in found.arguments or name == SERIES or name in swept, "whole": whole or default,
+            "chosen": chosen, "untested": untested, "is_link": name in of_links,
+        })  # fmt: skip
+    return sorted(fields, key=lambda one: not one["is_common"])
+
+
+# What is said of their values
+
+
+def check(services: Services, project: str, name: str, given: Mapping[str, list[str]], seeds: str) -> Checked:
+    """Raises Refusal (404) where there is no such scenario."""
+    found, subs, _ = find_scenario(services, project, name)
+    errors = {one: "choose at least one value" for one, values in given.items() if not values}
+    errors |= {one: "choose at least one value" for one in found.arguments if one not in given}
+    try:
+        numbers = parse_seeds(seeds)
+    except InputError as error:
+        errors[SEEDS], numbers = str(error).removeprefix("--seeds ").replace("--seeds", "seeds"), (1,)
+    chosen = {one: tuple(values) for one, values in given.items() if values}
+    try:
+        campaign = draft_of(Path(name), found, subs, chosen, numbers, services.platform.packages, launches.RUNS_LIMIT)
+        for field_name, words in _wrong(services, campaign).items():
+            errors.setdefault(field_name, words)
+        if not errors:
+            links.contents(services.launcher.results, campaign)
+            launches.asked_campaign(services, project, name, chosen, numbers)
+            project_inventory(services, project, campaign)
+    except (InputError, Refusal) as error:
+        errors.setdefault(_field_of(str(error), given), str(error).removeprefix(f"{name}: "))
+    if errors:
+        listed = ", ".join(filter(None, errors)) or "the values"
+        return Checked(errors, f"not yet: look at {listed}")
+    return Checked({}, forecast(services, campaign), _notes(services, campaign))
+
+
+def _wrong(services: Services, campaign: Campaign) -> dict[str, str]:
+    """What jobs would refuse, by field, of the first of each; the backend's own refusals."""
+    jobs = services.platform.jobs
+    errors: dict[str, str] = {}
+    for cell, wrong in wrong_in(campaign, jobs):
+        for one in wrong:
+            own = one.name if one.name in campaign.values and one.value in campaign.values[one.name] else None
+            errors.setdefault(own or _field_of(str(one), campaign.values), str(one))
+        if not wrong:
+            arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
+            try:
+                check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+            except InputError as error:
+                errors.setdefault(_field_of(str(error), campaign.values), str(error))
+    return errors
+
+
+def _field_of(words: str, given: Mapping[str, Sequence[str]]) -> str:
+    """The field whose value an error names: `loss=-1: …`, `'0' is not a buffer …`; "" for none of these."""
+    named = [name for name in NAMED.findall(words) if name in given]
+    named += [
+        name
+        for name, values in given.items()
+        if name.split("_")[0] in words and any(f"'{value}'" in words for value in values)
+    ]
+    return next(iter(named), "")
+
+
+def _notes(services: Services, campaign: Campaign) -> list[str]:
+    notes = notes_of(campaign, services.platform.jobs)
+    if len(campaign.seeds) == 1 and any(map(is_random, campaign.cells)):
+        notes.append(WARNING.replace("--seeds 5", "seeds 5"))
+    return notes
+
+
+def forecast(services: Services, campaign: Campaign) -> str:
+    """How many runs, how many of these seem to be there already, and the time of the others."""
+    cells, seeds, scenario = campaign.cells, campaign.seeds, campaign.scenario.name
+    known = _known(services, scenario)
+    there, walls_s = 0, []
+    sample = [(json.loads(row["values"]), row["wall_s"]) for row in known[:: -(-len(known) // SAMPLE) or 1]]
+    by_key = {row["key"]: row for row in known}
+    likely: dict[int, float] = {}
+    for cell in cells:
+        row = by_key.get(cell_key(scenario, cell))
+        done = len({*map(int, row["seeds"].split(","))} & {*seeds}) if row else 0
+        there += done
+        if row:
+            wall_s = row["wall_s"]
+        else:
+            key = len(likely) if len(likely) < SAMPLE else len(likely) - 1
+            wall_s = likely[key] = _of_the_most_like(cell, sample) if len(likely) < SAMPLE else fmean(likely.values())
+        walls_s += [wall_s] * (len(seeds) - done)
+    workers = services.launcher.workers
+    runs = len(cells) * len(seeds)
+    count = f"{_several(len(cells), 'cell')}, {_several(runs, 'run')}"
+    source = f"from {_several(len(known), 'known cell')} of {scenario}" if known else "assumed: none was measured yet"
+    already = f", {there} there already (unless the code has changed since)" if there else ""
+    return f"{count}{already}; about {_duration(sum(walls_s) / workers)} on {_several(workers, 'CPU')} ({source})"
+
+
+def _known(services: Services, scenario: str) -> list[Any]:
+    """Cells of a scenario that have finished runs, with their mean time and their seeds."""
+    return services.database.rows(
+        'SELECT c.key, c."values", AVG(r.wall_s) AS wall_s, GROUP_CONCAT(r.seed) AS seeds FROM cell c '
+        "JOIN run r ON r.cell = c.id WHERE c.scenario = ? AND r.status = 'Finished Ok' GROUP BY c.id",
+        scenario,
+    )
+
+
+def _of_the_most_like(values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], float]]) -> float:
+    """Mean time of the known cells with the most values in common."""
+    likeness = [(len(values.items() & known.items()), wall_s) for known, wall_s in sample]
+    most = max((alike for alike, _ in likeness), default=0)
+    return fmean([wall_s for alike, wall_s in likeness if alike == most] or [UNKNOWN_WALL_S])
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs and cells beside each other: what they differ in, ratios paired by seed, and what forbids a comparison. The address of
+a comparison names them: `run=<folder>/<run_id>` and `cell=<set>/<key of the cell>`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from openbach_run.campaign.plan import USUAL
+from openbach_run.results.intervals import Estimate, ratio
+from openbach_run.web import sets
+from openbach_run.web.answers import Services
+from openbach_run.web.curves import Curve, curves_of, overlaid
+from openbach_run.web.runs import find_run
+
+MOST = 12
+"""Items, and curves of the seeds of one cell."""
+AMOUNTS = ("size", "duration_s", "streams", "loads", "warm_up", "series_s", "rate_kbps", "pings")
+"""Arguments that say how much is done: measures of runs that differ there are not of the same thing."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A run, or a cell with the runs of its seeds."""
+
+    word: str
+    """In the address."""
+    href: str
+    label: str
+    scenario: str
+    values: Mapping[str, str]
+    runs: tuple[sets.Run, ...]
+    is_cell: bool
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({run.seed for run in self.runs if run.finished})
+
+    @property
+    def failed(self) -> int:
+        return sum(run.ended and not run.finished for run in self.runs)
+
+
+def items_of(services: Services, words: Sequence[tuple[str, str]]) -> list[Item]:
+    """The items that an address names, each with a label that tells it from the others; those that are not there are left
+    out."""
+    found: list[Item] = []
+    for kind, text in dict.fromkeys(words):
+        one = (_cell if kind == "cell" else _run)(services, text) if len(found) < MOST else None
+        if one is not None:
+            found.append(one)
+    names = differences(found)
+    labelled = [replace(one, label=_label(one, names)) for one in found]
+    often = [one.label for one in labelled]
+    return [
+        replace(one, label=f"{one.label} ({one.word.partition('=')[2].partition('/')[2][-24:]})")
+        if often.count(one.label) > 1
+        else one
+        for one in labelled
+    ]
+
+
+def _run(services: Services, text: str) -> Item | None:
+    folder, _, run_id = text.partition("/")
+    rows = services.database.rows(
+        "SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run WHERE folder = ? AND run_id = ?",
+        folder, run_id,
+    )  # fmt: skip
+    if not rows:
+        return None
+    runs = tuple(sets.Run(*row) for row in rows)
+    return _item(services, f"run={text}", f"/page/run/{text}", runs[0].cell, runs, is_cell=False)
+
+
+def _cell(services: Services, text: str) -> Item | None:
+    item, _, key = text.rpartition("/")
+    row = services.database.row("SELECT id FROM cell WHERE key = ?", key)
+    if row is None:
+        return None
+    runs = tuple(
+        sorted((run for run in sets.runs_of(services, item) if run.cell == row["id"]), key=lambda run: run.seed)
+    )
+    return (
+        _item(services, f"cell={text}", f"/page/set/{item}/cell/{key}", row["id"], runs, is_cell=True) if runs else None
+    )
+
+
+def _item(services: Services, word: str, href: str, cell: int, runs: tuple[sets.Run, ...], *, is_cell: bool) -> Item:
+    row = services.database.row('SELECT scenario, "values" FROM cell WHERE id = ?', cell)
+    assert row is not None
+    return Item(word, href, "", row["scenario"], json.loads(row["values"]), runs, is_cell)
+
+
+def _label(one: Item, names: Sequence[str]) -> str:
+    parts = [one.values.get(name, "–") for name in names if name != "scenario"][:5]
+    if "scenario" in names:
+        parts.insert(0, one.scenario)
+    if not one.is_cell:
+        parts.append(f"seed {one.runs[0].seed}")
+    return " ".join(parts) or one.scenario
+
+
+def differences(items: Sequence[Item]) -> list[str]:
+    """Names of the settings that are not the same in all; `scenario` first if they are of several."""
+    names = dict.fromkeys(name for one in items for name in one.values)
+    several = [name for name in names if len({one.values.get(name) for one in items}) > 1]
+    return ["scenario"] * (len({one.scenario for one in items}) > 1) + several
+
+
+def warnings(items: Sequence[Item]) -> list[str]:
+    """What a reader has to know before believing a difference."""
+    names, found = differences(items), []
+    for name in AMOUNTS:
+        if name in names:
+            values = ", ".join(dict.fromkeys(one.values.get(name, "none") for one in items))
+            found.append(f"{name} differs ({values}): the measures are not of the same amount of work")
+    if "scenario" in names:
+        found.append(f"the scenarios differ ({', '.join(dict.fromkeys(one.scenario for one in items))})")
+    seeds = [tuple(one.seeds) for one in items]
+    if len(set(seeds)) > 1:
+        shown = "; ".join(", ".join(map(str, one)) or "none" for one in dict.fromkeys(seeds))
+        found.append(f"the seeds differ ({shown}): only the seeds that two have in common are paired")
+    if any(one.failed for one in items):
+        found.append("some runs failed: what is left may be the easier part")
+    return found
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """Of one measure: values of all items, and their ratios to the first."""
+
+    words: str
+    better: str
+    medians: list[float | None]
+    ratios: list[Estimate | None]
+
+
+def ratios(services: Services, items: Sequence[Item], base: int) -> list[Ratios]:
+    """Of every measure that the item `base` and another one have."""
+    rows = [run.row for one in items for run in one.runs if run.row is not None and run.finished]
+    marks = ",".join("?" * len(rows))
+    by_row: dict[int, dict[str, float]] = {}
+    for one in services.database.rows(f"SELECT * FROM measured WHERE run IN ({marks})", *rows):
+        by_row.setdefault(one["run"], {})[one["name"]] = one["value"]
+    words = {row["name"]: dict(row) for row in services.database.rows("SELECT * FROM measure")}
+    there = {name for measured in by_row.values() for name in measured}
+    names = sorted(there, key=lambda name: (name != USUAL, not (name in words and words[name]["better"]), name))
+    found = []
+    for name in names:
+        of_items = [
+            {
+                run.seed: by_row[run.row][name]
+                for run in one.runs
+                if run.row is not None and name in by_row.get(run.row, ())
+            }
+            for one in items
+        ]
+        told = words.get(name, {"words": name, "better": ""})
+        estimates = [None if number == base else ratio(one, of_items[base]) for number, one in enumerate(of_items)]
+        if any(estimates):
+            medians = [median(one.values()) if one else None for one in of_items]
+            found.append(Ratios(told["words"], told["better"], medians, estimates))
+    return found
+
+
+def curves(services: Services, items: Sequence[Item], seed: int | None) -> list[Curve]:
+    """The curves of all items over each other: of a cell those of one seed, which all cells have if there is one; of one cell
+    alone those of all its seeds."""
+    named = []
+    for one in items:
+        for run in _drawn_runs(items, one, seed):
+            found = curves_of(find_run(services, run.folder, run.run_id).place, services.platform.packages)
+            alone = len(items) == 1 and not one.is_cell
+            label = "" if alone else f"{one.label} seed {run.seed}" if len(items) == 1 else one.label
+            named.append((label, found))
+    return overlaid(named)
+
+
+def seed_of(items: Sequence[Item], seed: int | None) -> int | None:
+    """The seed whose curves are drawn of cells."""
+    cells = [set(one.seeds) for one in items if one.is_cell and one.seeds]
+    if not cells:
+        return None
+    common = set.intersection(*cells)
+    return seed if seed in set.union(*cells) else min(common or cells[0])
+
+
+def _drawn_runs(items: Sequence[Item], one: Item, seed: int | None) -> list[sets.Run]:
+    ended = [run for run in one.runs if run.row is not None]
+    if not one.is_cell:
+        return ended[:1]
+    if len(items) == 1 and seed is None:
+        return ended[:MOST]
+    wanted = seed_of(items, seed)
+    return [run for run in ended if run.seed == wanted][:1] or ended[:1]
+
+
+def settings(items: Sequence[Item]) -> tuple[list[tuple[str, list[str]]], list[tuple[str, str]]]:
+    """Those that differ, by item; and those that all have in common."""
+    names = differences(items)
+    differ = [
+        (name, [one.scenario if name == "scenario" else one.values.get(name, "–") for one in items]) for name in names
+    ]
+    same: list[tuple[str, Any]] = [
+        (name, value) for name, value in (items[0].values.items() if items else ()) if name not in names
+    ]
+    return differ, same

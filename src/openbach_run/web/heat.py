@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The heat map of a set of results: one measure of one scenario by cell, a median with its interval, and why cells failed.
+Everything comes from the index."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+from openbach_run.campaign.plan import MEASURE, USUAL
+from openbach_run.openbach.measures import from_name
+from openbach_run.paths import PROJECT
+from openbach_run.results.chance import WARNING, is_random
+from openbach_run.results.files import FIRST
+from openbach_run.results.intervals import Estimate, estimate
+from openbach_run.results.least_time import least_transfer_time_s
+from openbach_run.units import number
+from openbach_run.web.answers import Services
+from openbach_run.web.index import differing
+from openbach_run.web.sets import Run, number_of
+
+LEVELS = 10
+"""Shades of the map."""
+SHOWN_CELLS = 240
+"""On one page of the map: each has a bootstrap interval."""
+MOST_COLUMNS = 12
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of the map, with what its runs have come to."""
+
+    key: str
+    found: Estimate | None
+    level: int | None
+    """From 0 (least) to LEVELS - 1."""
+    total: int
+    done: int
+    failed: int
+    running: int
+    reason: str
+    """Of the first failed run."""
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A page of the map."""
+
+    scenario: str
+    measure: str
+    words: str
+    better: str
+    measures: dict[str, str]
+    """All that there are, in words by column."""
+    swept: dict[str, list[str]]
+    """What the cells differ in, and the values."""
+    fixed: dict[str, str]
+    """The other settings."""
+    down: list[str]
+    across: str
+    columns: list[str]
+    rows: list[tuple[list[str], list[Cell | None]]]
+    least: float | None
+    most: float | None
+    cells: int
+    page: int
+    pages: int
+    notes: list[str]
+
+
+def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str, str]) -> Heat | None:
+    """The map that `asked` has words for: `scenario`, `measure`, `across` (the argument of the columns), `page`, and
+    `only.<argument>` (the one value that is shown). None of a set without runs."""
+    ids = sorted({run.cell for run in runs})
+    known = {row["id"]: row for row in cells_by_id(services, ids)}
+    names = dict.fromkeys(known[run.cell]["scenario"] for run in runs if run.cell in known)
+    if not names:
+        return None
+    scenario = asked["scenario"] if asked.get("scenario") in names else next(iter(names))
+    of_cells = {one: json.loads(row["values"]) for one, row in known.items() if row["scenario"] == scenario}
+    swept = {
+        name: ordered(listed) for name, listed in differing([(scenario, one) for one in of_cells.values()])[1].items()
+    }
+    swept = dict(sorted(swept.items(), key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST)))
+    only = {name: asked[f"only.{name}"] for name in swept if asked.get(f"only.{name}") in swept[name]}
+    of_cells = {one: values for one, values in of_cells.items() if all(values.get(n) == v for n, v in only.items())}
+    of_scenario = [run for run in runs if run.cell in of_cells]
+    measures = measures_of_set(services, [run.row for run in of_scenario if run.row is not None])
+    measure = asked["measure"] if asked.get("measure") in measures else main_measure(services, scenario, measures)
+    values = values_of(services, item, measure)
+    down, across = _axes([name for name in swept if name not in only], swept, asked.get("across", ""))
+    there = {one.get(across) for one in of_cells.values()}
+    columns = [value for value in swept[across] if value in there] if across else [""]
+    by_cell: dict[int, list[Run]] = {}
+    for run in of_scenario:
+        by_cell.setdefault(run.cell, []).append(run)
+    medians = {one: median(found) for one, listed in by_cell.items() if (found := _found(listed, values))}
+    least, most = (min(medians.values()), max(medians.values())) if medians else (None, None)
+    places: dict[tuple[str, ...], dict[str, int]] = {}
+    ranks = {name: {value: at for at, value in enumerate(swept[name])} for name in (*down, across) if name}
+    for one in sorted(of_cells, key=lambda one: [ranks[n].get(of_cells[one].get(n, ""), len(ranks[n])) for n in ranks]):
+        place = tuple(str(of_cells[one].get(name, "–")) for name in down)
+        places.setdefault(place, {})[str(of_cells[one].get(across, "")) if across else ""] = one
+    per_page = max(1, SHOWN_CELLS // len(columns))
+    pages = -(-len(places) // per_page)
+    page = min(max(number_of(asked.get("page", "1")), 1), pages)
+    lines = list(places.items())[(page - 1) * per_page : page * per_page]
+
+    def shown(cell: int) -> Cell:
+        level = _level(medians.get(cell), least, most)
+        return _cell(known[cell]["key"], by_cell.get(cell, []), values, level)
+
+    rows = [(list(place), [shown(row[value]) if value in row else None for value in columns]) for place, row in lines]
+    sample: dict[str, str] = next(iter(of_cells.values()), {})
+    words, better = measures.get(measure, (from_name(measure).words if measure else "runs", ""))
+    return Heat(
+        scenario, measure, words, better, {name: told[0] for name, told in measures.items()}, swept,
+        {name: value for name, value in sample.items() if name not in swept} | only, down, across, columns, rows, least, most,
+        len(of_cells), page, pages, _notes(measure, of_cells.values(), of_scenario),
+    )  # fmt: skip
+
+
+def cells_by_id(services: Services, ids: Sequence[int]) -> list[Any]:
+    """Rows of table cell, asked for so many at a time as SQLite takes."""
+    return [
+        row
+        for first in range(0, len(ids), 30_000)
+        for row in services.database.rows(
+            f"SELECT * FROM cell WHERE id IN ({','.join('?' * len(ids[first : first + 30_000]))})",
+            *ids[first : first + 30_000],
+        )
+    ]
+
+
+def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
+    """The values of a measure by the rows of a set's runs."""
+    kind, _, name = item.partition("/")
+    of_it = (
+        "SELECT id FROM run WHERE folder = ?2"
+        if kind == "folder"
+        else "SELECT r.id FROM member m JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id WHERE m.launch = ?2"
+    )
+    sql = f"SELECT v.run, v.value FROM ({of_it}) s JOIN measured v ON v.run = s.id AND v.name = ?1"
+    return {
+        row[0]: row[1] for row in services.database.rows(sql, measure, name if kind == "folder" else number_of(name))
+    }
+
+
+def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[str, str]]:
+    """Words and what is better, by column, of what these runs have measured: of some of them."""
+    some = rows[:: -(-len(rows) // 50) or 1]
+    marks = ",".join("?" * len(some))
+    found = services.database.rows(
+        f"SELECT DISTINCT v.name, m.words, m.better FROM measured v LEFT JOIN measure m ON m.name = v.name "
+        f"WHERE v.run IN ({marks}) ORDER BY v.name",
+        *some,
+    )
+    return {row["name"]: (row["words"] or row["name"], row["better"] or "") for row in found}
+
+
+def main_measure(services: Services, scenario: str, measures: Iterable[str]) -> str:
+    """The measure that a scenario names, or else the transfer time, or else the first."""
+    row = services.database.scenario(PROJECT, scenario)
+    sweep = json.loads(row["source"]).get("x-sweep") if row else None
+    named = str(sweep.get(MEASURE, "")) if isinstance(sweep, dict) else ""
+    there = list(measures)
+    return named if named in there else USUAL if USUAL in there or not there else there[0]
+
+
+def ordered(values: Sequence[str]) -> list[str]:
+    """Numbers from the least, texts as they were first seen, `none` before all."""
+    numbers = [number(value) for value in values]
+    if all(one is not None for one in numbers):
+        return [
+            value for _, value in sorted(zip(numbers, values, strict=True), key=lambda pair: (pair[0] or 0.0, pair[1]))
+        ]
+    return sorted(values, key=lambda value: value != "none")
+
+
+def _axes(names: list[str], swept: Mapping[str, Sequence[str]], across: str) -> tuple[list[str], str]:
+    if across not in names:
+        across = next((name for name in reversed(names) if len(swept[name]) <= MOST_COLUMNS), "")
+    return [name for name in names if name != across], across
+
+
+def _found(runs: Sequence[Run], values: Mapping[int, float]) -> list[float]:
+    """By seed, as paired intervals need them."""
+    in_order = sorted(runs, key=lambda run: run.seed)
+    return [values[run.row] for run in in_order if run.finished and run.row is not None and run.row in values]
+
+
+def _cell(key: str, runs: Sequence[Run], values: Mapping[int, float], level: int | None) -> Cell:
+    failed = [run for run in runs if run.ended and not run.finished]
+    reason = next((run.error or run.status for run in failed), "")
+    return Cell(
+        key, _estimate(tuple(_found(runs, values))), level, len(runs),
+        sum(run.ended for run in runs), len(failed), sum(run.status == "Running" for run in runs), reason.strip(),
+    )  # fmt: skip
+
+
+_estimate = lru_cache(maxsize=20_000)(estimate)
+
+
+def _level(value: float | None, least: float | None, most: float | None) -> int | None:
+    """On a scale of ratios where all values are positive."""
+    if value is None or least is None or most is None:
+        return None
+    if least == most:
+        return 0
+    part = math.log(value / least) / math.log(most / least) if least > 0 else (value - least) / (most - least)
+    return min(LEVELS - 1, int(part * LEVELS))
+
+
+def _notes(measure: str, cells: Iterable[Mapping[str, str]], runs: Sequence[Run]) -> list[str]:
+    seeds = len({run.seed for run in runs})
+    notes = [
+        f"median [95 % bootstrap interval] over {seeds} seeds" if seeds > 1 else f"seed {runs[0].seed}" if runs else ""
+    ]
+    listed = list(cells)
+    if seeds == 1 and any(map(is_random, listed)):
+        notes.append(WARNING)
+    if measure == USUAL and (times_s := {t for one in listed if (t := least_transfer_time_s(one))}):
+        shown = f"{min(times_s):.2f} s" if len(times_s) == 1 else f"{min(times_s):.2f} to {max(times_s):.2f} s"
+        notes.append(f"no transfer can take less than {shown} at its rate (headers counted, no slow start)")
+    return notes

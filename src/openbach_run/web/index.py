@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The index of all results below the results directory, of the page, of commands and of campaigns: tables cell, run,
+measured, folder and planned of the database. It follows the directories: a look costs little where nothing has changed,
+and reads only the records that are new. Nothing in it is lost with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from openbach_run.campaign.sub_runs import unfold
+from openbach_run.openbach.measures import flat, measure_of
+from openbach_run.results.measures import measures_of
+from openbach_run.results.record import Record, Store
+from openbach_run.web.store import Database
+
+EVERY_S = 1.0
+"""Between two looks when nobody asks."""
+BATCH = 100
+"""Records in one transaction; others wait for so many."""
+SETTLED_S = 0.05
+"""A directory that was changed later may have been changed since: time stamps are that coarse."""
+DELETED = ".deleted"
+"""The folder in which deleted ones lie until they are removed for good."""
+LISTED_VALUES = 200
+"""Of a setting, in the summary of a folder."""
+LARGEST_NUMBER = 1e150
+"""Of a statistic: the squares of such can be added up. What is not finite is larger."""
+
+
+class Index:
+    """`look` may be called from any thread; `start` looks in a thread of its own until `close`."""
+
+    def __init__(self, database: Database, results: Path) -> None:
+        self._database, self._results = database, results
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._stores: dict[str, Store] = {}
+        self._words: set[str] = set()
+        self._plans: dict[str, str] = {}
+        """By folder the time of the campaign.json that was read."""
+        self._cells: dict[str, int] = {}
+        """By folder how many cells its summary is of."""
+        self.version = 0
+        """Greater after anything has changed."""
+        self.behind = 0
+        """Records that are still to be read."""
+        self.running: dict[str, set[str]] = {}
+        """By folder the ids of the runs that go on."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join(10)
+
+    def _follow(self) -> None:
+        while not self._ending.wait(EVERY_S):
+            try:
+                self.look()
+            except Exception:  # the database is full, say: it may be better later
+                logging.getLogger(__name__).exception("the index of results")
+
+    def look(self, limit_s: float = float("inf")) -> None:
+        """Brings the index up to date, or as far as it comes in so much time; does nothing while another look goes on."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            end_s = time.monotonic() + limit_s
+            folders = {place.name: place for place in self._results.iterdir() if (place / "runs").is_dir()}
+
+            known = {row["name"]: row["seen"] for row in self._database.rows("SELECT name, seen FROM folder")}
+            for name in known.keys() - folders.keys():
+                self._forget(name)
+            self.behind = 0
+            for name, place in folders.items():
+                if _seen(place) != known.get(name):
+                    self._read(name, place, end_s)
+        finally:
+            self._lock.release()
+
+    def _forget(self, folder: str) -> None:
+        with self._database.transaction():
+            self._database.execute("DELETE FROM measured WHERE run IN (SELECT id FROM run WHERE folder = ?)", folder)
+            for table, column in (("run", "folder"), ("planned", "folder"), ("folder", "name")):
+                self._database.execute(f"DELETE FROM {table} WHERE {column} = ?", folder)
+        for known in (self._stores, self._plans, self._cells, self.running):
+            known.pop(folder, None)
+        self.version += 1
+
+    def _read(self, folder: str, place: Path, end_s: float) -> None:
+        """What is new in a folder."""
+        seen, looked_s = _seen(place), time.time()
+        with os.scandir(place / "runs") as entries:
+            inodes = {entry.name: entry.inode() for entry in entries}
+        self.running[folder] = {name.removesuffix(".unfinished") for name in inodes if name.endswith(".unfinished")}
+        there = {name: inode for name, inode in inodes.items() if "." not in name and not name.startswith("stopped-")}
+        rows = self._database.rows("SELECT DISTINCT run_id, inode FROM run WHERE folder = ?", folder)
+        known = {row["run_id"]: row["inode"] for row in rows}
+        gone = [name for name, inode in known.items() if there.get(name) != inode]
+        new = [name for name in there if known.get(name) != there[name]]
+        with self._database.transaction():
+            for name in gone:
+                self._remove(folder, name)
+            if self._plans.get(folder) != (planned := seen.partition(" ")[2]):
+                self._plan(folder, place)
+                self._plans[folder] = planned
+        self.version += 1
+        for first in range(0, len(new), BATCH):
+            self.behind += 0 if first else len(new)
+            with self._database.transaction():
+                for name in new[first : first + BATCH]:
+                    self._add(folder, place, name, there[name])
+            self.behind -= len(new[first : first + BATCH])
+            self.version += 1
+            if time.monotonic() > end_s or self._ending.is_set():
+                return
+        newest_s = max(map(float, seen.split()))
+        self._summarise(folder, seen if looked_s - newest_s > SETTLED_S else "")
+        self.version += 1
+
+    def _remove(self, folder: str, run_id: str) -> None:
+        of_it = "SELECT id FROM run WHERE folder = ? AND run_id = ?"
+        self._database.execute(f"DELETE FROM measured WHERE run IN ({of_it})", folder, run_id)
+        self._database.execute("DELETE FROM run WHERE folder = ? AND run_id = ?", folder, run_id)
+
+    def _add(self, folder: str, place: Path, run_id: str, inode: int) -> None:
+        """A record; one that this version does not understand has no row."""
+        store = self._stores.setdefault(folder, Store(place))
+        run_dir = place / "runs" / run_id
+        record = store.load(run_id)
+        if record is None:
+            return
+        try:
+            ended = (run_dir / "record.json").stat().st_mtime
+            for part, one in enumerate(unfold(record, run_dir)):
+                cell = self.cell(one.scenario, one.arguments)
+                row = self._database.execute(
+                    "INSERT OR REPLACE INTO run VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    folder, run_id, part, cell, one.seed, one.status, _plain(one.error), one.virtual_s, one.wall_s, ended,
+                    inode,
+                )  # fmt: skip
+                found = [(row, name, float(value)) for name, value in one.measures.items() if is_number(value)]
+                self._database.execute_many("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", found)
+            self._learn_words(record)
+        except (OSError, TypeError, ValueError, AttributeError) as error:  # of another version, or damaged
+            logging.getLogger(__name__).warning("%s: is not shown: %s", run_dir, error)
+
+    def _learn_words(self, record: Record) -> None:
+        new = record.measures.keys() - self._words
+        if new:
+            declared = flat(measures_of(record))
+            for name in new:
+                suffix, measure = measure_of(name, declared)
+                words = f"{suffix.replace('_', ' ')} {measure.words}".strip()
+                self._database.execute(
+                    "INSERT OR REPLACE INTO measure VALUES (?, ?, ?)", name, words, measure.better or ""
+                )
+            self._words |= new
+
+    def cell(self, scenario: str, values: Mapping[str, str]) -> int:
+        """The id of a cell."""
+        key = cell_key(scenario, values)
+        row = self._database.row("SELECT id FROM cell WHERE key = ?", key)
+        if row is not None:
+            return int(row["id"])
+        text = json.dumps(dict(values))
+        number = self._database.execute(
+            'INSERT INTO cell (key, scenario, "values") VALUES (?, ?, ?)', key, scenario, text
+        )
+        settings = [(number, _plain(name), _plain(str(value))) for name, value in values.items()]
+        self._database.execute_many("INSERT OR IGNORE INTO setting VALUES (?, ?, ?)", settings)
+        return number
+
+    def _plan(self, folder: str, place: Path) -> None:
+        """What the last command in a folder was to run."""
+        self._database.execute("DELETE FROM planned WHERE folder = ?", folder)
+        command = ""
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            for kind, told in _campaign(place / "campaign.json"):
+                if kind == "command":
+                    command = str(told)
+                else:
+                    cell = self.cell(told["scenario"], told["arguments"])
+                    self._database.execute(
+                        "INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)", folder, told["run_id"], cell, told["seed"]
+                    )
+        self._database.execute(
+            "INSERT INTO folder VALUES (?, '', ?, '[]', '{}') ON CONFLICT (name) DO UPDATE SET command = excluded.command",
+            folder, _plain(command),
+        )  # fmt: skip
+
+    def _summarise(self, folder: str, seen: str) -> None:
+        of_it = "SELECT cell FROM run WHERE folder = ? UNION SELECT cell FROM planned WHERE folder = ?"
+        count = self._database.rows(f"SELECT COUNT(*) AS cells FROM ({of_it})", folder, folder)[0]["cells"]
+        if self._cells.get(folder) == count:
+            self._database.execute("UPDATE folder SET seen = ? WHERE name = ?", seen, folder)
+            return
+        rows = self._database.rows(f'SELECT scenario, "values" FROM cell WHERE id IN ({of_it})', folder, folder)
+        scenarios, values = differing([(row["scenario"], json.loads(row["values"])) for row in rows])
+        shown = {name: listed[:LISTED_VALUES] for name, listed in values.items()}
+        self._database.execute(
+            'UPDATE folder SET seen = ?, scenarios = ?, "values" = ? WHERE name = ?',
+            seen, json.dumps(scenarios), json.dumps(shown), folder,
+        )  # fmt: skip
+        self._cells[folder] = count
+
+
+def is_number(value: Any) -> bool:
+    """Whether a statistic is a number that JSON and a chart can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
+
+
+def _seen(place: Path) -> str:
+    """When its runs and its campaign.json were changed last, in s since 1970."""
+    times = []
+    for name in ("runs", "campaign.json"):
+        try:
+            times.append((place / name).stat().st_mtime_ns / 1e9)
+        except OSError:
+            times.append(0.0)
+    return " ".join(f"{one:.9f}" for one in times)
+
+
+def cell_key(scenario: str, values: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps([scenario, dict(values)], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def differing(cells: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[list[str], dict[str, list[str]]]:
+    """The scenarios of cells, and the values that their settings have where these differ."""
+    scenarios = list(dict.fromkeys(scenario for scenario, _ in cells))
+    found: dict[str, dict[str, None]] = {}
+    for _, values in cells:
+        for name, value in values.items():
+            found.setdefault(name, {})[str(value)] = None
+    return scenarios, {name: list(values) for name, values in found.items() if len(values) > 1}
+
+
+def _campaign(file: Path) -> Iterator[tuple[str, Any]]:
+    """("command", text), then ("run", what is said of it) for each run, of a campaign.json: read line by line, as it is
+    written, since one of 20 000 runs would need 100 MB at once. One that is written otherwise is read at once."""
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        whole = next(lines, "") == "{\n"
+        lines.seek(0)
+        if whole:
+            document = json.load(lines)
+            yield "command", document["command"]
+            yield from (("run", run) for run in document["runs"])
+            return
+        for line in lines:
+            if line.startswith('{"command": '):
+                yield "command", json.loads(line.rstrip().rstrip(",") + "}")["command"]
+            elif line[1:].startswith('{"run_id": '):
+                yield "run", json.loads(line[1:])
+
+
+def _plain(text: str | None) -> str | None:
+    """Text that UTF-8 can hold: a guest's may be otherwise."""
+    return None if text is None else text.encode(errors="replace").decode()

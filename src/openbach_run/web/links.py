@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Link files that were uploaded on the page: results/serve.links/NAME.csv. A launch names them as the command line would."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from openbach_run.campaign.plan import NO_FILE, Campaign
+from openbach_run.errors import InputError
+from openbach_run.openbach.refusals import near
+from openbach_run.satellite.given import read_link_file
+
+FOLDER = "serve.links"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.csv")
+
+
+def all_links(results: Path) -> list[str]:
+    """As a launch names them: paths."""
+    return sorted(str(file) for file in (results / FOLDER).glob("*.csv"))
+
+
+def keep(results: Path, name: str, content: bytes) -> str:
+    """A file that was uploaded, once it has no mistake; the path by which it is named then. Raises InputError."""
+    if not NAME.fullmatch(name):
+        raise InputError(f"{name[:100]!r}: a link file is called like leo.csv: letters, digits, _ . - and .csv")
+    folder = results / FOLDER
+    folder.mkdir(exist_ok=True)
+    new, place = folder / f".{name}.new", folder / name
+    try:
+        new.write_bytes(content)
+        read_link_file(new)
+        new.replace(place)
+    except InputError as error:
+        raise InputError(str(error).replace(str(new), name)) from None
+    finally:
+        new.unlink(missing_ok=True)
+    return str(place)
+
+
+def find(results: Path, name: str) -> Path | None:
+    """An uploaded file by its name."""
+    file = results / FOLDER / name
+    return file if NAME.fullmatch(name) and file.is_file() else None
+
+
+def arguments_with_links(campaign: Campaign) -> list[str]:
+    """Arguments and constants whose values are link files."""
+    scenarios = (campaign.scenario, *campaign.sub_scenarios.values())
+    listed = [one.sweep.get("link_files") for one in scenarios]
+    return [name for names in listed if isinstance(names, list) for name in names if name in campaign.values]
+
+
+def contents(results: Path, campaign: Campaign) -> dict[str, dict[str, str]]:
+    """Of the link files that a campaign names, by argument and path. Raises InputError for one that was not uploaded: the
+    page does not read other files of the machine that serves."""
+    known, found = all_links(results), {}
+    for name in arguments_with_links(campaign):
+        files = [value for value in campaign.values[name] if value != NO_FILE]
+        for file in files:
+            if file not in known:
+                there = f"there are {', '.join(known)}" if known else "none was uploaded yet"
+                raise InputError(
+                    f"{name}={file}: {near(file, known)}a link file is uploaded on this page first ({there}); with a file of "
+                    f"the machine that serves, run ./openbach-run {campaign.scenario.name} {name}=FILE there"
+                )
+        found[name] = {file: read_link_file(Path(file)) for file in files}
+    return found

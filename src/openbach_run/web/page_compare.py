@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page on which runs and cells are compared, and curves as JSON, CSV, SVG and PNG. What is shown is in the address."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.datastructures import QueryParams
+
+from openbach_run.web import compare, curves
+from openbach_run.web.answers import Json, Services, With, not_found
+from openbach_run.web.compare import Item
+from openbach_run.web.curves import Curve
+from openbach_run.web.page_results import LOOK_S
+from openbach_run.web.render import shown
+from openbach_run.web.runs import Run, find_run
+
+router = APIRouter()
+
+
+def asked_items(query: QueryParams) -> list[tuple[str, str]]:
+    return [(name, text) for name, text in query.multi_items() if name in ("run", "cell")]
+
+
+def asked_seed(query: QueryParams) -> int | None:
+    text = query.get("seed", "")
+    return int(text) if text.isdecimal() and len(text) < 11 else None
+
+
+@router.get("/page/compare")
+def comparison(request: Request, services: With) -> Response:
+    services.index.look(LOOK_S)
+    query = request.query_params
+    items = compare.items_of(services, asked_items(query))
+    base = next((n for n, one in enumerate(items) if one.word == query.get("base")), 0)
+    differ, same = compare.settings(items)
+    seed = compare.seed_of(items, asked_seed(query))
+    all_seeds = len(items) == 1 and items[0].is_cell and asked_seed(query) is None
+    words = [pair(one) for one in items]
+    kept = {"seed": query.get("seed"), "times": query.get("times")}
+    asked = [*words, *((name, value) for name, value in kept.items() if value)]
+    return shown(
+        request, services, "compare.html", items=items, base=base, differ=differ, same=same,
+        missing=len(set(asked_items(query))) - len(items), query=urlencode(asked), times=query.get("times", ""), words=words,
+        warnings=compare.warnings(items), ratios=compare.ratios(services, items, base) if len(items) > 1 else [],
+        seed=None if all_seeds else seed, seeds=sorted({s for one in items if one.is_cell for s in one.seeds}),
+        without=lambda word: urlencode([one for one in words if "=".join(one) != word]),
+    )  # fmt: skip
+
+
+def pair(one: Item) -> tuple[str, str]:
+    kind, _, text = one.word.partition("=")
+    return kind, text
+
+
+def sole_run(services: Services, query: QueryParams) -> Run | None:
+    """The run that an address names, if it is one alone: it may go on, and is then in no index."""
+    asked = asked_items(query)
+    if len(asked) != 1 or asked[0][0] != "run":
+        return None
+    folder, _, name = asked[0][1].partition("/")
+    return find_run(services, folder, name)
+
+
+def found_curves(services: Services, query: QueryParams) -> list[Curve]:
+    """Of the items in an address."""
+    asked = asked_items(query)
+    if (run := sole_run(services, query)) is not None:
+        return curves.overlaid([("", curves.curves_of(run.place, services.platform.packages))])
+    items = compare.items_of(services, asked)
+    if not items:
+        raise not_found("Run", asked=len(asked))
+    found = compare.curves(services, items, asked_seed(query))
+    return curves.from_first(found) if query.get("times") == "first" else found
+
+
+@router.get("/page/curves.json")
+def as_json(request: Request, services: With) -> Response:
+    run = sole_run(services, request.query_params)
+    going = run is not None and run.goes_on
+    return Json({**curves.as_json(found_curves(services, request.query_params)), "going": going})
+
+
+@router.get("/page/curves.csv")
+def as_csv(request: Request, services: With) -> Response:
+    lines = curves.as_csv(_cut(request.query_params, found_curves(services, request.query_params)))
+    headers = {"Content-Disposition": 'attachment; filename="curves.csv"'}
+    return StreamingResponse((line.encode(errors="replace") for line in lines), media_type="text/csv", headers=headers)
+
+
+@router.get("/page/curves.{kind}")
+def as_figure(kind: str, request: Request, services: With) -> Response:
+    if kind not in ("svg", "png"):
+        raise not_found("Figure", kind=kind)
+    found = _cut(request.query_params, found_curves(services, request.query_params))
+    names = request.query_params.getlist("plot") or curves.first_plots(found)
+    made = curves.drawn([one for one in found if one.plot in names], kind)
+    headers = {
+        "Content-Disposition": f'attachment; filename="curves.{kind}"',
+        "Content-Security-Policy": "default-src 'none'",
+    }
+    return Response(made, media_type=curves.MIME[kind], headers=headers)
+
+
+def _cut(query: QueryParams, found: Sequence[Curve]) -> list[Curve]:
+    return curves.cut(
+        found,
+        query.getlist("plot"),
+        query.getlist("hide"),
+        _time(query, "from", -math.inf),
+        _time(query, "to", math.inf),
+    )
+
+
+def _time(query: QueryParams, name: str, otherwise: float) -> float:
+    try:
+        return float(query[name])
+    except (KeyError, ValueError):
+        return otherwise

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pages of results: all of them, a set with its heat map, a cell with its seeds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse, RedirectResponse
+
+from openbach_run.paths import PROJECT
+from openbach_run.results.files import as_csv
+from openbach_run.results.intervals import estimate
+from openbach_run.web import heat, launches, reports, sets
+from openbach_run.web.answers import Json, Services, With, not_found
+from openbach_run.web.render import Form, check_token, shown
+from openbach_run.web.sets import Results, Run
+
+LOOK_S = 0.1
+"""Time that a page takes to look for new results; the rest is found in the background."""
+REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; frame-ancestors 'none'"
+)
+ASKED = ("q", "scenario", "state", "tag", "from", "to", "deleted")
+
+router = APIRouter()
+
+
+# All
+
+
+@router.get("/page/results")
+def results(request: Request, services: With) -> Response:
+    services.index.look(LOOK_S)
+    asked = {name: request.query_params[name].strip() for name in ASKED if request.query_params.get(name)}
+    every = sets.all_sets(services)
+    found = sets.matching(services, every, asked)
+    page = max(1, sets.number_of(request.query_params.get("page", "1")))
+    first = (page - 1) * sets.PER_PAGE
+    return shown(
+        request, services, "results.html", found=found[first : first + sets.PER_PAGE], asked=asked, count=len(found),
+        page=page, pages=-(-len(found) // sets.PER_PAGE), query=urlencode(asked), states=sets.STATES,
+        scenarios=sorted({name for one in every for name in one.scenarios}),
+        tags=sorted({tag for one in every for tag in one.tags}),
+        folders=sets.deleted_folders(services) if asked.get("deleted") else [], just=request.query_params.get("just", ""),
+        behind=services.index.behind, swept=swept_in_words,
+    )  # fmt: skip
+
+
+def swept_in_words(one: Results) -> str:
+    """`vpn: none, wireguard; loss: 0, 1`, of long lists the first values."""
+    parts = []
+    for name, listed in one.values.items():
+        more = f", … ({len(listed)})" if len(listed) > 4 else ""
+        parts.append(f"{name}: {', '.join(listed[:4])}{more}")
+    return "; ".join(parts[:6]) + ("; …" if len(parts) > 6 else "")
+
+
+@router.post("/page/mark/{kind}/{name}")
+def mark(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+    """Name, note and tags of a set."""
+    check_token(request, services, form)
+    item = sets.find_set(services, f"{kind}/{name}").item
+    sets.mark(services, item, **{column: str(form.get(column, "")).strip() for column in ("name", "note", "tags")})
+    return RedirectResponse(address(item), 303)
+
+
+@router.post("/page/delete/{kind}/{name}")
+def delete(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+    check_token(request, services, form)
+    found = sets.find_set(services, f"{kind}/{name}")
+    sets.delete(services, found)
+    return RedirectResponse(f"/page/results?just={quote(found.item, safe='')}", 303)
+
+
+@router.post("/page/restore/{kind}/{name}")
+def restore(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+    check_token(request, services, form)
+    sets.restore(services, f"{kind}/{name}")
+    return RedirectResponse(address(f"{kind}/{name}"), 303)
+
+
+@router.post("/page/remove/{kind}/{name}")
+def remove(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+    check_token(request, services, form)
+    sets.remove_for_good(services, f"{kind}/{name}")
+    return RedirectResponse("/page/results?deleted=yes", 303)
+
+
+def address(item: str) -> str:
+    return f"/page/set/{quote(item)}"
+
+
+# One set
+
+
+@router.get("/page/launch/{number:int}")
+def launch(number: int) -> Response:
+    return RedirectResponse(address(f"launch/{number}"), 308)
+
+
+@router.get("/page/set/{kind}/{name}")
+def one_set(kind: str, name: str, request: Request, services: With) -> Response:
+    """The heat map of a set. With `part` only what changes while runs go on."""
+    services.index.look(LOOK_S)
+    found = sets.find_set(services, f"{kind}/{name}")
+    version = state_of(services, found)["version"]
+    runs = sets.runs_of(services, found.item)
+    asked = dict(request.query_params)
+    made = heat.heat(services, found.item, runs, asked)
+    row = launches.find_launch(services, int(name)) if kind == "launch" else None
+    template = "map.html" if "part" in asked else "set.html"
+    return shown(
+        request, services, template, one=found, heat=made, asked=asked, runs=runs, version=version, launch=row,
+        with_query=lambda **more: urlencode({**{k: v for k, v in asked.items() if k not in ("part", "version")}, **more}),
+        again=again(services, found, row), scenarios=scenarios_of(services, runs), swept=swept_in_words,
+        failed=[run for run in runs if run.ended and not run.finished][:50],
+    )  # fmt: skip
+
+
+def scenarios_of(services: Services, runs: list[Run]) -> list[str]:
+    rows = heat.cells_by_id(services, sorted({run.cell for run in runs}))
+    return list(dict.fromkeys(row["scenario"] for row in rows))
+
+
+def again(services: Services, found: Results, row: Any) -> str:
+    """The address of the form with the values of this set: to be launched with others."""
+    if row is not None:
+        values: dict[str, list[str]] = json.loads(row["values"])
+        place, seeds = f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}", json.loads(row["seeds"])
+        return f"/page/scenario/{place}?{form_query(values, seeds)}"
+    if len(found.scenarios) != 1 or services.database.scenario(PROJECT, found.scenarios[0]) is None:
+        return ""
+    runs = sets.runs_of(services, found.item)
+    if not runs:
+        return ""
+    cell = heat.cells_by_id(services, [runs[0].cell])[0]
+    values = {name: [value] for name, value in json.loads(cell["values"]).items()} | {
+        name: list(listed) for name, listed in found.values.items()
+    }
+    seeds = sorted({run.seed for run in runs})
+    return f"/page/scenario/{PROJECT}/{quote(found.scenarios[0], safe='')}?{form_query(values, seeds)}"
+
+
+def form_query(values: dict[str, list[str]], seeds: list[int]) -> str:
+    asked = [(f"values.{name}", ",".join(listed)) for name, listed in values.items()]
+    shown_seeds = str(len(seeds)) if seeds == list(range(1, len(seeds) + 1)) else ",".join(map(str, seeds)) + ","
+    return urlencode([*asked, ("seeds", shown_seeds)])
+
+
+@router.get("/page/set/{kind}/{name}/state")
+def state(kind: str, name: str, services: With) -> Response:
+    services.index.look(LOOK_S)
+    return Json(state_of(services, sets.find_set(services, f"{kind}/{name}")))
+
+
+def state_of(services: Services, found: Results) -> dict[str, Any]:
+    counted = {
+        name: getattr(found, name) for name in ("total", "done", "failed", "stopped", "running", "state", "title")
+    }
+    return {**counted, "version": f"{services.index.version}.{found.done}.{found.running}"}
+
+
+@router.get("/page/set/{kind}/{name}/results.csv")
+def set_csv(kind: str, name: str, services: With) -> Response:
+    found = sets.find_set(services, f"{kind}/{name}")
+    text = as_csv(launches.unfolded(services, sets.runs_of(services, found.item)))
+    named = f"launch{sets.number_of(name)}" if kind == "launch" else "results"
+    headers = {"Content-Disposition": f'attachment; filename="{named}.csv"'}
+    return Response(text.encode(errors="replace"), media_type="text/csv", headers=headers)
+
+
+@router.post("/page/launch/{number:int}/stop")
+def stop(number: int, request: Request, form: Form, services: With) -> Response:
+    check_token(request, services, form)
+    launches.find_launch(services, number)
+    launches.stop(services, number)
+    return RedirectResponse(address(f"launch/{number}"), 303)
+
+
+@router.post("/page/launch/{number:int}/resume")
+def resume(number: int, request: Request, form: Form, services: With) -> Response:
+    check_token(request, services, form)
+    launches.resume(services, number)
+    return RedirectResponse(address(f"launch/{number}"), 303)
+
+
+@router.post("/page/launch/{number:int}/report")
+async def make_report(number: int, request: Request, form: Form, services: With) -> Response:
+    check_token(request, services, form)
+    await services.once.do(f"launch {number}", lambda: reports.make_report(services, number))
+    return RedirectResponse(f"/page/launch/{number}/report/report.html", 303)
+
+
+@router.get("/page/launch/{number:int}/report/{name}")
+def report(number: int, name: str, services: With) -> Response:
+    if name not in reports.FILES or not (file := reports.directory_of(services, number) / "report" / name).is_file():
+        raise not_found("Report", launch=number)
+    return FileResponse(file, headers={"Content-Security-Policy": REPORT_POLICY})
+
+
+# A cell
+
+
+@router.get("/page/set/{kind}/{name}/cell/{key}")
+def cell(kind: str, name: str, key: str, request: Request, services: With) -> Response:
+    """The seeds of a cell, with all that they measured."""
+    services.index.look(LOOK_S)
+    found = sets.find_set(services, f"{kind}/{name}")
+    row = services.database.row("SELECT * FROM cell WHERE key = ?", key)
+    runs = [run for run in sets.runs_of(services, found.item) if row is not None and run.cell == row["id"]]
+    if row is None or not runs:
+        raise not_found("Cell", key=key)
+    runs.sort(key=lambda run: run.seed)
+    measured = measured_by(services, runs)
+    words = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
+    main = heat.main_measure(services, row["scenario"], words)
+    names = sorted(words, key=lambda one: (one != main, one))
+    estimates = {one: estimate([measured[run.row][one] for run in runs if run.row is not None and run.finished
+                                and one in measured[run.row]]) for one in names}  # fmt: skip
+    values = json.loads(row["values"])
+    differs = [one for one in found.values if one in values]
+    return shown(
+        request, services, "cell.html", one=found, key=key, scenario=row["scenario"], runs=runs, measured=measured,
+        names=names, words={one: words[one][0] for one in names}, estimates=estimates, values=values, differs=differs,
+    )  # fmt: skip
+
+
+def measured_by(services: Services, runs: list[Run]) -> dict[int, dict[str, float]]:
+    """What runs have measured, by row and column."""
+    rows = [run.row for run in runs if run.row is not None]
+    marks = ",".join("?" * len(rows))
+    found: dict[int, dict[str, float]] = {row: {} for row in rows}
+    for one in services.database.rows(f"SELECT * FROM measured WHERE run IN ({marks})", *rows):
+        found[one["run"]][one["name"]] = one["value"]
+    return found

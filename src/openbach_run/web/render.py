@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all our pages share: templates/, a policy that lets nothing in from elsewhere, and forms that only our pages send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader
+from starlette.datastructures import FormData
+
+from openbach_run.engine.platform.rest import CONTROLLER_FILE
+from openbach_run.web.answers import Refusal, Services
+from openbach_run.web.sessions import COOKIE
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+FIELDS_LIMIT = 500
+
+templates = Environment(
+    loader=FileSystemLoader(HERE / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+)
+
+
+async def read_form(request: Request) -> FormData:
+    return await request.form(max_files=1, max_fields=FIELDS_LIMIT)
+
+
+Form = Annotated[FormData, Depends(read_form)]
+
+
+def shown(request: Request, services: Services, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page. The visitor's session protects its forms."""
+    token = services.sessions.form_token(request.cookies.get(COOKIE, ""))
+    common = {"token": token, "controller_file": CONTROLLER_FILE, "has_web_ui": services.has_web_ui}
+    text = templates.get_template(template).render({**common, **values})
+    answer = HTMLResponse(text.encode(errors="replace"), status)  # a guest's text may have what UTF-8 cannot hold
+    answer.headers["Content-Security-Policy"] = POLICY
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def check_token(request: Request, services: Services, form: FormData) -> None:
+    token = form.get("token")
+    if not services.sessions.knows_form_token(request.cookies.get(COOKIE), token if isinstance(token, str) else ""):
+        raise Refusal(403, "This form is too old, or not ours: open the page again")
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a browser asks, to show what comes."""
+    return "text/html" in request.headers.get("accept", "")
+
+
+def told(request: Request, status: int, words: str) -> HTMLResponse:
+    """A page that says what is wrong."""
+    title = {403: "Not allowed", 404: "Not found", 422: "This cannot be done"}.get(status, "It did not work")
+    return shown(request, request.app.state.services, "told.html", status, title=title, words=words)

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One run, from what it has left: its path with hosts, tunnel and PEP as they were, its jobs over time, its files."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from openbach_run.errors import InputError
+from openbach_run.openbach.values import jobs_started
+from openbach_run.results import run_files
+from openbach_run.results.record import Record, Store, events
+from openbach_run.results.run_files import DamagedRecord
+from openbach_run.web.answers import Services, not_found
+
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_. -]{0,120}")
+FILES = ("record.json", "run.json", "commands.sh", "console.log", "result.json", "events.jsonl", "statistics.jsonl")
+"""Of a run, that can be read on the page."""
+CAPTURES = ".captures"
+"""Where runs are that were repeated for their packets: results/.captures/<folder>/runs/<run_id>."""
+CAPTURE_LIMIT_S = 1800.0
+BESIDE = 1.5
+"""Height of a row of hosts in the drawing, in their widths."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's directory and what is known of it."""
+
+    folder: str
+    name: str
+    """Of its directory when it has ended: the run_id."""
+    place: Path
+    record: Record | None
+    goes_on: bool
+    spec: Mapping[str, Any]
+    """run.json: what the guest got; {} if it is not there or not whole."""
+
+
+def find_run(services: Services, folder: str, name: str) -> Run:
+    """A run that has ended, was stopped, or goes on. Raises Refusal (404)."""
+    if not (NAME.fullmatch(folder) and NAME.fullmatch(name)):
+        raise not_found("Run", folder=folder, run=name)
+    directory = services.launcher.results / folder
+    place, goes_on = directory / "runs" / name, False
+    if not place.is_dir():
+        place, goes_on = directory / "runs" / f"{name}.unfinished", True
+    if not place.is_dir():
+        raise not_found("Run", folder=folder, run=name)
+    record = None if goes_on else Store(directory).load(name)
+    try:
+        spec = run_files.document(place, "run.json")
+    except (OSError, DamagedRecord):
+        spec = {}
+    return Run(folder, name, place, record, goes_on, spec if isinstance(spec, dict) else {})
+
+
+def content(run: Run, name: str) -> str | None:
+    """The text of a file that the run has left; None if it has not."""
+    try:
+        return run_files.content(run.place, name).decode(errors="replace")
+    except (OSError, DamagedRecord):
+        return None
+
+
+# Jobs
+
+
+def jobs_of(run: Run) -> list[dict[str, Any]]:
+    """When each job ran: job, entity, host, number, label, start_s, stop_s, status; [] where the events make no sense."""
+    labels = _labels(run.spec)
+    try:
+        return list(_jobs_in(events(run.place), labels))
+    except Exception:  # a guest's events: they may be anything
+        return []
+
+
+def _jobs_in(told: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]) -> Iterator[dict[str, Any]]:
+    jobs: dict[int, dict[str, Any]] = {}
+    now_s = 0.0
+    for event in told:
+        now_s = float(event["t_s"])
+        if event["event"] == "job_started":
+            jobs[event["instance_id"]] = {
+                "job": str(event["job"]), "entity": str(event["entity"]), "number": int(event["instance_id"]),
+                "host": str(event["entity"]).removeprefix("satvpn_"), "label": labels.get(event.get("function"), ""),
+                "start_s": now_s, "stop_s": None, "status": "Running",
+            }  # fmt: skip
+        elif event["event"] in ("job_ended", "job_stop_ordered") and event["instance_id"] in jobs:
+            job = jobs[event["instance_id"]]
+            job.update(status=str(event.get("status", "Stopped")), stop_s=job["stop_s"] or now_s)
+    for job in jobs.values():
+        yield {**job, "stop_s": now_s if job["stop_s"] is None else job["stop_s"]}
+
+
+def _labels(spec: Mapping[str, Any]) -> dict[Any, str]:
+    with suppress(Exception):
+        return {one["id"]: str(one.get("label") or "") for one in spec["scenario"]["openbach_functions"]}
+    return {}
+
+
+def outputs(run: Run, number: int) -> dict[str, str]:
+    """What a job was started with and has written, by name of the file: job.json, stdout, stderr."""
+    prefix = re.compile(rf"jobs/{number}_[^/]*/(job\.json|stdout|stderr)")
+    names = [name for name in _names(run.place) if prefix.fullmatch(name)]
+    found = {name.rpartition("/")[2]: content(run, name) for name in sorted(names)}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def _names(place: Path) -> list[str]:
+    """Of a run's files, packed or not."""
+    loose = [str(file.relative_to(place)) for file in place.glob("jobs/*/*")]
+    if loose:
+        return loose
+    try:
+        with run_files.opened(place, run_files.PACKED) as packed, tarfile.open(fileobj=packed, mode="r|gz") as members:
+            return [member.name for member in members]
+    except (OSError, EOFError, DamagedRecord, tarfile.TarError):
+        return []
+
+
+# The path
+
+
+@dataclass(frozen=True)
+class Host:
+    """A place in the drawing, `column` from the left and `row` from the top."""
+
+    name: str
+    column: int
+    row: int
+    notes: tuple[str, ...]
+    """What it had there: `PEP`, `wireguard`."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The hosts and links of a run, for a drawing and in words."""
+
+    hosts: list[Host]
+    links: list[tuple[Host, Host, str, bool]]
+    """Both ends, the network's name, and whether it is the satellite's."""
+    tunnel: tuple[Host, Host, str] | None
+    words: str
+
+
+def route_of(run: Run) -> Route | None:
+    """None where run.json does not say it."""
+    with suppress(Exception):  # a guest's file: it may be anything
+        return _path(run.spec)
+    return None
+
+
+def _path(spec: Mapping[str, Any]) -> Route:
+    listed = spec["inventory"]["hosts"]
+    networks: dict[str, list[str]] = {}
+    for host in listed:
+        for port in host["interfaces"]:
+            networks.setdefault(str(port["network"]), []).append(str(host["entity"]))
+    started = list(_started(spec))
+    notes: dict[str, list[str]] = {}
+    ends, kind = [], ""
+    for entity, job, given in started:
+        if job == "vpn" and given.get("kind", "none") != "none" and "wait" not in given:
+            ends.append(entity)
+            kind = given["kind"]
+        if job == "pep" and "wait" not in given and given.get("position") in given.get("at", "").split(","):
+            notes.setdefault(entity, []).append("PEP")
+    for entity in dict.fromkeys(ends):
+        notes.setdefault(entity, []).append("VPN")
+    sat = {entity for entity, job, _ in started if job == "satcom_link"}
+    columns = _columns([str(host["entity"]) for host in listed], networks)
+    in_column: dict[int, int] = {}
+    hosts: dict[str, Host] = {}
+    names = {str(host["entity"]): str(host["name"]) for host in listed}
+    for entity, column in sorted(columns.items(), key=lambda one: one[1]):
+        row = in_column.get(column, 0)
+        in_column[column] = row + 1
+        hosts[entity] = Host(names[entity], column, row, tuple(dict.fromkeys(notes.get(entity, ()))))
+    links = []
+    for network, there in networks.items():
+        for one, other in itertools.pairwise(there):
+            left, right = sorted((hosts[one], hosts[other]), key=lambda host: host.column)
+            links.append((left, right, network, one in sat or other in sat))
+    two = list(dict.fromkeys(ends))
+    tunnel = (hosts[two[0]], hosts[two[-1]], kind) if len(two) > 1 else None
+    if tunnel and tunnel[0].column > tunnel[1].column:
+        tunnel = (tunnel[1], tunnel[0], kind)
+    return Route(list(hosts.values()), links, tunnel, _in_words(list(hosts.values()), tunnel))
+
+
+def _in_words(hosts: Sequence[Host], tunnel: tuple[Host, Host, str] | None) -> str:
+    proxies = [host.name for host in hosts if "PEP" in host.notes]
+    return "; ".join([
+        ", ".join(host.name for host in hosts),
+        f"tunnel {tunnel[2]} from {tunnel[0].name} to {tunnel[1].name}" if tunnel else "no tunnel",
+        f"PEP on {' and '.join(proxies)}" if proxies else "no PEP",
+    ])  # fmt: skip
+
+
+def _columns(entities: Sequence[str], networks: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """How many networks each host is away from the first one that is on one network only."""
+    beside = {
+        entity: [other for there in networks.values() if entity in there for other in there] for entity in entities
+    }
+    often = {entity: sum(entity in there for there in networks.values()) for entity in entities}
+    found: dict[str, int] = {}
+    for first in sorted(entities, key=lambda entity: often[entity]):
+        waiting = [] if first in found else [first]
+        found.setdefault(first, 0)
+        for entity in waiting:
+            for other in beside[entity]:
+                if other not in found:
+                    found[other] = found[entity] + 1
+                    waiting.append(other)
+    return found
+
+
+def _started(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Entity, job and arguments (the first value of each, with the run's values) of every start of a job in it."""
+    for scenario in (spec["scenario"], *spec["sub_scenarios"].values()):
+        values = {**scenario["constants"], **spec["values"], **spec["arguments"]}
+        values = {
+            name: values.get("cc", "") if name.startswith("cc_") and v == "same" else v for name, v in values.items()
+        }
+        for function in scenario["openbach_functions"]:
+            for job, arguments in jobs_started(function):
+                yield str(function["start_job_instance"]["entity_name"]), job, _flat(arguments, values)
+
+
+def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, given in arguments.items():
+        if isinstance(given, dict):
+            found |= {name: "", **_flat(given, values)}
+        else:
+            found[name] = ",".join(Template(str(one)).safe_substitute(values) for each in given for one in each)
+    return found
+
+
+# The packets
+
+
+def capture_file(services: Services, run: Run) -> Path | None:
+    """The capture of the run, or of its repetition; None if neither has one."""
+    repeated = services.launcher.results / CAPTURES / run.folder / "runs" / run.name / "capture.pcapng"
+    return next((file for file in (run.place / "capture.pcapng", repeated) if file.is_file()), None)
+
+
+def make_capture(services: Services, run: Run) -> None:
+    """Repeats a run, which has the same packets, and keeps them. Raises InputError where it cannot be repeated as it was."""
+    if run.record is None:
+        raise InputError("only a run that has ended can be repeated")
+    if capture_file(services, run) is not None:
+        return
+    target = services.launcher.results / CAPTURES / run.folder
+    additions = [word for root in services.platform.additions.roots[:-1] for word in ("--with", str(root))]
+    words = shlex.split(run.record.command)[1:]
+    options = ["--pcap", "--quiet", "--workers", "1", "--results", str(target)]
+    command = [sys.executable, "-m", "openbach_run", *words, *additions, *options]
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=CAPTURE_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"the repetition took longer than {CAPTURE_LIMIT_S:.0f} s") from None
+    again = Store(target).load(run.name)
+    if again is None or not (target / "runs" / run.name / "capture.pcapng").is_file():
+        logging.getLogger(__name__).error("capture of %s: exit code %d: %s", run.name, done.returncode, done.stderr)
+        raise InputError(
+            "it cannot be repeated as it was: the code, the kernel or the scenario has changed since, or it failed "
+            f"(what openbach-run serve printed says more). Its command was {run.record.command}"
+        )
+    if again.capture_sha256 != run.record.capture_sha256:
+        raise InputError("the repetition has other packets than the run had: please report it, with both records")

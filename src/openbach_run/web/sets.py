@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sets of results, one place for all: what the page has launched (`launch/7`), and what lies in a folder of the results
+directory, of whichever command or campaign (`folder/matrix`). Their runs, how they are found, named and deleted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from openbach_run.errors import InputError
+from openbach_run.results import run_files
+from openbach_run.results.record import FINISHED
+from openbach_run.web.answers import Services, not_found
+from openbach_run.web.index import DELETED
+from openbach_run.web.replay import as_date
+from openbach_run.web.store import LARGEST_ID, RUNNING, SCHEDULING, Row
+
+WAITING = "Waiting"
+GOES_ON = (WAITING, SCHEDULING, RUNNING)
+"""States of a run that has not ended."""
+STATES = ("running", "waiting", "stopped", "failed", "finished")
+"""Of a set, the first that fits."""
+MARK_LENGTH = 2000
+PER_PAGE = 50
+
+
+@dataclass(frozen=True)
+class Results:
+    """A set, with what people have said of it."""
+
+    item: str
+    """`launch/7` or `folder/matrix`."""
+    scenarios: tuple[str, ...]
+    values: Mapping[str, Sequence[str]]
+    """What its cells differ in."""
+    command: str
+    total: int
+    done: int
+    failed: int
+    stopped: int
+    running: int
+    date: str
+    """Of the latest run that has ended, or of the launch; ISO, to the second, UTC."""
+    name: str = ""
+    note: str = ""
+    tags: tuple[str, ...] = ()
+    deleted: bool = False
+
+    @property
+    def title(self) -> str:
+        kind, _, name = self.item.partition("/")
+        return self.name or (f"Launch {name}" if kind == "launch" else f"results/{name}")
+
+    @property
+    def state(self) -> str:
+        if self.done < self.total:
+            return "running" if self.running else "waiting"
+        if self.failed:
+            return "failed"
+        return "stopped" if self.stopped else "finished"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a set, whether it has ended or not."""
+
+    folder: str
+    run_id: str
+    cell: int
+    seed: int
+    status: str
+    error: str | None
+    virtual_s: float
+    row: int | None
+    """Of table run; None until it has ended with a record."""
+
+    @property
+    def ended(self) -> bool:
+        return self.status not in GOES_ON
+
+    @property
+    def finished(self) -> bool:
+        return self.status == FINISHED
+
+
+# Runs
+
+RUNS_OF_FOLDER = """
+SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run WHERE folder = ?1
+UNION ALL SELECT p.folder, p.run_id, p.cell, p.seed, 'Waiting', NULL, 0, NULL FROM planned p
+    WHERE p.folder = ?1 AND NOT EXISTS (SELECT 1 FROM run r WHERE r.folder = p.folder AND r.run_id = p.run_id)
+"""
+RUNS_OF_LAUNCH = """
+SELECT m.folder, m.run_id, COALESCE(r.cell, m.cell) AS cell, m.seed, COALESCE(r.status, i.status, 'Stopped') AS status,
+    CASE WHEN r.id IS NULL THEN i.error ELSE r.error END AS error, COALESCE(r.virtual_s, 0) AS virtual_s, r.id AS row
+    FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
+    LEFT JOIN instance i ON i.id = m.instance WHERE m.launch = ?1
+"""
+
+
+def runs_of(services: Services, item: str) -> list[Run]:
+    """In the order in which they were asked for, as far as that is known."""
+    kind, _, name = item.partition("/")
+    if kind == "launch":
+        rows = services.database.rows(RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part", number_of(name))
+        return [Run(*row) for row in rows]
+    running = services.index.running.get(name, set())
+    runs = [Run(*row) for row in services.database.rows(RUNS_OF_FOLDER, name)]
+    return [replace(run, status=RUNNING) if run.row is None and run.run_id in running else run for run in runs]
+
+
+def number_of(text: str) -> int:
+    return min(int(text), LARGEST_ID) if text.isdecimal() and len(text) < 20 else 0
+
+
+# Sets
+
+COUNTED = """
+COUNT(*) AS total, SUM(status NOT IN ('Waiting', 'Scheduling', 'Running')) AS done,
+SUM(status NOT IN ('Waiting', 'Scheduling', 'Running', 'Stopped', 'Finished Ok')) AS failed,
+SUM(status = 'Stopped') AS stopped, SUM(status = 'Running') AS running
+"""
+OF_FOLDERS = """
+SELECT f.*, COALESCE(r.total, 0) + COALESCE(p.total, 0) AS total, COALESCE(r.total, 0) AS done, r.failed, r.ended FROM folder f
+LEFT JOIN (SELECT folder, COUNT(*) AS total, SUM(status <> 'Finished Ok') AS failed, MAX(ended) AS ended FROM run
+    GROUP BY folder) r ON r.folder = f.name
+LEFT JOIN (SELECT folder, COUNT(*) AS total FROM planned p WHERE NOT EXISTS
+    (SELECT 1 FROM run r WHERE r.folder = p.folder AND r.run_id = p.run_id) GROUP BY folder) p ON p.folder = f.name
+"""
+OF_LAUNCHES = f"""
+SELECT l.*, c.* FROM launch l JOIN (SELECT launch, {COUNTED} FROM (SELECT m.launch,
+    COALESCE(r.status, i.status, 'Stopped') AS status FROM member m
+    LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id LEFT JOIN instance i ON i.id = m.instance)
+    GROUP BY launch) c ON c.launch = l.id
+"""
+
+
+def all_sets(services: Services) -> list[Results]:
+    """Of launches and folders, the newest first."""
+    marks = {row["item"]: row for row in services.database.rows("SELECT * FROM mark")}
+    launches = [_launch(row, marks) for row in services.database.rows(OF_LAUNCHES)]
+    folders = [_folder(row, marks, services) for row in services.database.rows(OF_FOLDERS)]
+    return sorted([*launches, *folders], key=lambda one: one.date, reverse=True)
+
+
+def find_set(services: Services, item: str) -> Results:
+    """Raises Refusal (404) for none."""
+    kind, _, name = item.partition("/")
+    marks = {row["item"]: row for row in services.database.rows("SELECT * FROM mark WHERE item = ?", item)}
+    if kind == "launch":
+        sql = OF_LAUNCHES.replace("i.id = m.instance)", "i.id = m.instance WHERE m.launch = ?1)")
+        if row := services.database.row(sql, number_of(name)):
+            return _launch(row, marks)
+    elif kind == "folder" and (row := services.database.row(OF_FOLDERS + " WHERE f.name = ?", name)):
+        return _folder(row, marks, services)
+    raise not_found("Results", item=item)
+
+
+def _launch(row: Row, marks: Mapping[str, Row]) -> Results:
+    values = {name: listed for name, listed in json.loads(row["values"]).items() if len(listed) > 1}
+    counted = [row[name] or 0 for name in ("total", "done", "failed", "stopped", "running")]
+    return _marked(f"launch/{row['id']}", marks, (row["scenario"],), values, "", counted, row["created"][:19])
+
+
+def _folder(row: Row, marks: Mapping[str, Row], services: Services) -> Results:
+    running = len(services.index.running.get(row["name"], ())) if row["done"] < row["total"] else 0
+    counted = [row["total"], row["done"], row["failed"] or 0, 0, running]
+    date = as_date(datetime.fromtimestamp(row["ended"] or 0, UTC))[:19]
+    scenarios = tuple(json.loads(row["scenarios"]))
+    return _marked(f"folder/{row['name']}", marks, scenarios, json.loads(row["values"]), row["command"], counted, date)
+
+
+def _marked(item: str, marks: Mapping[str, Row], scenarios: tuple[str, ...], values: Mapping[str, Sequence[str]],
+            command: str, counted: Sequence[int], date: str) -> Results:  # fmt: skip
+    mark = marks.get(item)
+    total, done, failed, stopped, running = counted
+    found = Results(item, scenarios, values, command, total, done, failed, stopped, running, date)
+    if mark is None:
+        return found
+    tags = tuple(mark["tags"].split())
+    return replace(found, name=mark["name"], note=mark["note"], tags=tags, deleted=bool(mark["deleted"]))
+
+
+# Finding
+
+
+def matching(services: Services, sets: Iterable[Results], asked: Mapping[str, str]) -> list[Results]:
+    """Those that fit what is asked for: `q` (words and NAME=VALUE, all of them), `scenario`, `state`, `tag`, `from` and `to`
+    (dates, both included), `deleted`."""
+    words = asked.get("q", "").lower().split()
+    with_values = [_having(services, *word.split("=", 1)) for word in words if "=" in word]
+    texts = [word for word in words if "=" not in word]
+    return [
+        one
+        for one in sets
+        if one.deleted == bool(asked.get("deleted"))
+        and all(one.item in items for items in with_values)
+        and all(text in _text(one) for text in texts)
+        and (not asked.get("scenario") or asked["scenario"] in one.scenarios)
+        and (not asked.get("state") or asked["state"] == one.state)
+        and (not asked.get("tag") or asked["tag"] in one.tags)
+        and asked.get("from", "") <= one.date[:10] <= (asked.get("to") or "9")
+    ]
+
+
+def _text(one: Results) -> str:
+    return " ".join([one.title, one.item, *one.scenarios, one.note, *one.tags, one.command]).lower()
+
+
+def _having(services: Services, name: str, value: str) -> set[str]:
+    """The sets with a cell that has this value."""
+    cells = "SELECT cell FROM setting WHERE name = ? AND value LIKE ?"
+    pattern = value.replace("*", "%")
+    folders = services.database.rows(
+        f"SELECT DISTINCT folder AS name FROM run WHERE cell IN ({cells}) "
+        f"UNION SELECT DISTINCT folder FROM planned WHERE cell IN ({cells})",
+        name, pattern, name, pattern,
+    )  # fmt: skip
+    launches = services.database.rows(
+        f"SELECT DISTINCT launch AS name FROM member WHERE cell IN ({cells})", name, pattern
+    )
+    return {f"folder/{row['name']}" for row in folders} | {f"launch/{row['name']}" for row in launches}
+
+
+# What people say of them
+
+
+def mark(services: Services, item: str, **said: str) -> None:
+    """`name`, `note`, `tags` (words), `deleted`."""
+    cut = {column: text[:MARK_LENGTH].encode(errors="replace").decode() for column, text in said.items()}
+    if "tags" in cut:
+        cut["tags"] = " ".join(dict.fromkeys(re.split(r"[\s,]+", cut["tags"].strip())))
+    services.database.execute("INSERT OR IGNORE INTO mark (item) VALUES (?)", item)
+    settings = ", ".join(f"{column} = ?" for column in cut)
+    services.database.execute(f"UPDATE mark SET {settings} WHERE item = ?", *cut.values(), item)
+
+
+def delete(services: Services, found: Results) -> None:
+    """A launch leaves the list, its runs stay in their folder; a folder moves aside. Both come back with `restore`. Raises
+    InputError for one that goes on."""
+    kind, _, name = found.item.partition("/")
+    if found.running or (kind == "launch" and found.done < found.total):
+        raise InputError(f"{found.title}: runs go on there: stop them first")
+    if kind == "folder":
+        results = services.launcher.results
+        aside = results / DELETED / name
+        aside.parent.mkdir(exist_ok=True)
+        run_files.remove(aside)
+        (results / name).rename(aside)
+        services.index.look()
+    mark(services, found.item, deleted="yes")
+
+
+def restore(services: Services, item: str) -> None:
+    """Raises InputError if something else has its name now."""
+    kind, _, name = item.partition("/")
+    if kind == "folder":
+        results = services.launcher.results
+        if (results / name).exists():
+            raise InputError(f"results/{name} is there again: move it away first")
+        if not (results / DELETED / name).is_dir():
+            raise not_found("Results", item=item)
+        (results / DELETED / name).rename(results / name)
+        services.index.look()
+    mark(services, item, deleted="")
+
+
+def deleted_folders(services: Services) -> list[str]:
+    aside = services.launcher.results / DELETED
+    return sorted(place.name for place in aside.iterdir()) if aside.is_dir() else []
+
+
+def remove_for_good(services: Services, item: str) -> None:
+    kind, _, name = item.partition("/")
+    if kind == "folder" and name in deleted_folders(services):
+        run_files.remove(services.launcher.results / DELETED / name)
+    services.database.execute("DELETE FROM mark WHERE item = ?", item)
+    if kind == "launch":
+        services.database.execute("DELETE FROM member WHERE launch = ?", number_of(name))
+        services.database.execute("DELETE FROM launch WHERE id = ?", number_of(name))

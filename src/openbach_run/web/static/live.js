@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// A set of results while its runs go on: asks every second, and takes the table anew when something has changed.
+"use strict";
+
+const EVERY_MS = 1000;
+const place = location.pathname;
+const title = document.title;
+let telling = false;
+
+async function ask(path) {
+  const answer = await fetch(path);
+  if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+  return answer;
+}
+
+async function takeAnew() {
+  const query = new URLSearchParams(location.search);
+  query.set("part", "map");
+  const text = await (await ask(`${place}?${query}`)).text();
+  const focused = document.activeElement && document.activeElement.id;
+  const scrolled = document.querySelector("#live .wide");
+  const left = scrolled ? scrolled.scrollLeft : 0;
+  document.getElementById("live").outerHTML = text;
+  const table = document.querySelector("#live .wide");
+  if (table) table.scrollLeft = left;
+  if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
+  document.getElementById("main").dispatchEvent(new Event("swapped"));
+}
+
+function tell(state) {
+  const words = `${state.done} of ${state.total} runs done${state.failed ? `, ${state.failed} failed` : ""}`;
+  document.title = `Done · ${title}`;
+  if (telling) new Notification(state.title, { body: words });
+}
+
+async function look() {
+  let again = true;
+  try {
+    const state = await (await ask(`${place}/state`)).json();
+    const live = document.getElementById("live");
+    if (state.version !== live.dataset.version) await takeAnew();
+    again = state.done < state.total;
+    for (const id of ["stop", "notify"]) if (document.getElementById(id)) document.getElementById(id).hidden = !again;
+    const resume = document.getElementById("resume");
+    if (resume) resume.hidden = again || !(state.stopped + state.failed);
+    if (again) document.title = `${state.done}/${state.total} · ${title}`;
+    else tell(state);
+  } catch (error) {
+    document.getElementById("status").textContent = `no answer from the server (${error.message}); asking again`;
+  }
+  document.getElementById("main").setAttribute("aria-busy", again);
+  if (again) setTimeout(look, EVERY_MS);
+}
+
+document.getElementById("notify").addEventListener("click", async (event) => {
+  telling = (await Notification.requestPermission()) === "granted";
+  event.target.textContent = telling ? "You will be told" : "Your browser does not let this page tell you";
+});
+const begun = document.getElementById("live").dataset;
+if (begun.done !== begun.total) look();
+else document.getElementById("main").setAttribute("aria-busy", "false");

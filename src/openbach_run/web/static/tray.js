@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What is kept for comparison, from page to page: boxes of class `pick`, and the link Compare in the head.
+"use strict";
+
+const KEPT = "compare";
+const MOST = 12;
+
+function kept() {
+  return JSON.parse(sessionStorage.getItem(KEPT) || "[]");
+}
+
+function showTray() {
+  const items = kept();
+  const link = document.getElementById("tray");
+  link.textContent = items.length ? `Compare (${items.length})` : "Compare";
+  link.href = `/page/compare${items.length ? "?" : ""}${items.join("&")}`;
+  for (const box of document.querySelectorAll("input.pick")) box.checked = items.includes(box.value);
+}
+
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("input.pick")) return;
+  const others = kept().filter((item) => item !== event.target.value);
+  const items = event.target.checked ? [...others, event.target.value].slice(-MOST) : others;
+  sessionStorage.setItem(KEPT, JSON.stringify(items));
+  showTray();
+});
+document.getElementById("main").addEventListener("swapped", showTray);
+showTray();

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""daemons: which processes are a VPN's, and what is read of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_job_code import load
+
+daemons = load("daemons")
+
+
+def process(pid: int, parent: int) -> object:
+    return daemons.Process(pid, parent, 0.0, 0.0, 0)
+
+
+def test_a_vpns_programs_are_all_below_its_job() -> None:
+    every = [process(1, 0), process(10, 1), process(11, 10), process(12, 11), process(20, 1)]
+    assert [one.pid for one in daemons.below([10], every)] == [11, 12]
+    assert daemons.below([20], every) == []
+
+
+def test_this_process_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "openbach-vpn0.pid").write_text(str(os.getpid()))
+    monkeypatch.setattr(daemons, "RUN", tmp_path)
+    with subprocess.Popen([sys.executable, "-c", "bytes(1 << 25); input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in {one.pid for one in daemons.daemons()}
+        assert daemons.descriptors(child.pid) >= 3
+        child.kill()
+    (own,) = [one for one in daemons.processes() if one.pid == os.getpid()]
+    assert own.parent == os.getppid() and own.rss_bytes > 10e6
+    assert own.user_s == pytest.approx(time.process_time(), rel=0.5)
+
+
+def sent(monkeypatch: pytest.MonkeyPatch, clock: str) -> dict[str, object]:
+    """The last statistics of a job that is told to stop at once."""
+    lines: list[dict[str, object]] = []
+    monkeypatch.setenv("OPENBACH_RUN_CLOCK", clock)
+    monkeypatch.setattr(daemons, "daemons", list)
+    monkeypatch.setattr(daemons.collect_agent, "send_stat", lambda *_, **values: lines.append(values))
+    monkeypatch.setattr(signal, "sigwait", lambda _: signal.SIGTERM)
+    daemons.watch(daemons.parse([]))
+    return lines[-1]
+
+
+def test_cpu_time_is_told_where_the_clock_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = sent(monkeypatch, "real")
+    assert real["cpu"] == "measured" and {"user_s", "system_s", "host_softirq_s"} < real.keys()
+    virtual = sent(monkeypatch, "virtual")
+    assert virtual == {"suffix": None, "cpu": "not measured: virtual time", "rss_growth_bytes": None}
+
+
+@pytest.mark.parametrize("words", [["--interval-s", "-1"], ["--interval-s", "nan"], ["5"]])
+def test_what_daemons_refuses(words: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        daemons.parse(words)
