@@ -8,15 +8,15 @@ PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
 .PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists man lock wheel site clean
-.PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep
+.PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
 check: lint test
 
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
-	$(DEV) mypy topologies/build.py docs/man/pages.py
+	MYPYPATH=jobs/vpn/files:docs/man $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
+	$(DEV) mypy topologies/build.py docs/man/manual.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/pep/files:src/openbach_run/guest $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
@@ -69,6 +69,12 @@ bench-cluster:
 bench-serve:
 	$(DEV) python bench/serve.py
 
+bench-clock: # the virtual clock against the real one: half an hour of an idle machine
+	$(DEV) python bench/clock.py
+
+bench-native: # VPNs on this machine's own kernel: half an hour of an idle machine
+	$(DEV) python bench/native.py
+
 bench-pep:
 	$(DEV) python pep/bench.py
 
@@ -83,7 +89,7 @@ control-lists:
 	$(DEV) python jobs/transport_profile/lists.py
 
 man: # the manual pages, from each command's --help
-	$(DEV) python docs/man/pages.py
+	$(DEV) python docs/man/manual.py
 
 lock: # the Python packages of a bundle, from the ranges of pyproject.toml: every version, and the hashes of its files
 	$(DEV) uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --upgrade \

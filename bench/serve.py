@@ -1,117 +1,172 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How fast `openbach-run serve` answers: 50 clients that poll, 1000 scenario instances in its store. `make bench-serve`.
+"""How fast the pages of `openbach-run serve` answer with 20 000 runs in its results directory, and how much memory it takes.
+`make bench-serve`.
 
-Every instance but the first finds its run finished. Prints, per page, how long answers took as clients saw them, and
-the server's resident memory before and after.
+The runs are made up; their records are as the engine leaves them. Prints how long the index takes, then for each view the
+median time of the answer as a client sees it and the server's CPU time in it, and how many bytes it is with all that it
+loads; the server's resident memory; with Chromium the first paint, and how long curves of 100 000 points take to zoom.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
+import random
+import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import defaultdict
 from pathlib import Path
-from statistics import quantiles
-from typing import Any
+from statistics import median
 
 import requests
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-CLIENTS, INSTANCES, POLL_S, DURATION_S = 50, 1000, 1.5, 20.0
-"""The web UI asks for a running instance every 1.5 s."""
-ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M"}
-SCENARIO = "project/satvpn/scenario/geo/scenario_instance/"
-PAGES = (
-    "",
-    "project/satvpn/",
-    "job/",
-    "agent/?services",
-    "logs/?level=4&delay=5000",
-    "project/satvpn/scenario_instance/?quiet&offset=0&limit=15",
-    "scenario_instance/1/",
-    "scenario_instance/1/?quiet",
-    "page/launch/1/state",
-    "page/run/1/live",
+RUNS, SEEDS, POINTS, TIMES = 20_000, 5, 100_000, 7
+VPNS = [f"vpn{number}" for number in range(20)]
+MEASURES = (
+    "transfer_time_s",
+    "goodput_mbps",
+    "bytes",
+    "ttfb_s",
+    "retransmits",
+    "forward_queue_delay_ms",
+    "return_queue_delay_ms",
 )
+SETTINGS = {f"setting{number}": "preset" for number in range(25)}
+LIMIT_MS, LIMIT_MB = 300, 250
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "openbach_run", "serve", "--port", "0", "--results", folder]
+        results = Path(folder) / "results"
+        make_store(results)
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+        command = [sys.executable, "-m", "openbach_run", "serve", "--port", "0", "--results", str(results)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment) as server:
             assert server.stdout
             url, _, token = server.stdout.readline().split()[0].partition("?token=")
             session = requests.Session()
             session.get(url, params={"token": token}, timeout=60).raise_for_status()
             try:
-                measure(url, session.cookies.get_dict(), server.pid)
+                measure(url, session, server.pid)
+                in_browser(url, session)
             finally:
                 server.terminate()
     return 0
 
 
-def measure(url: str, cookies: dict[str, str], pid: int) -> None:
-    fill(url, cookies)
-    print(f"{INSTANCES} scenario instances; server {resident_mb(pid):.0f} MB")
-    took: dict[str, list[float]] = defaultdict(list)
-    end_s = time.monotonic() + DURATION_S
-    clients = [threading.Thread(target=poll, args=(url, cookies, number, end_s, took)) for number in range(CLIENTS)]
-    for client in clients:
-        client.start()
-    for client in clients:
-        client.join()
-    print(f"\n{CLIENTS} clients, each asks for all of these every {POLL_S} s, for {DURATION_S:.0f} s:\n")
-    print(f"{'page':62}{'answers':>8}{'median':>10}{'95 %':>10}{'longest':>10}")
-    for page in PAGES:
-        times = sorted(took[page])
-        cuts = quantiles(times, n=20)
-        print(f"/{page:61}{len(times):>8}" + "".join(f"{1000 * t:>7.1f} ms" for t in (cuts[9], cuts[18], times[-1])))
-    print(f"\nserver {resident_mb(pid):.0f} MB")
-    started_s = time.monotonic()
-    got = len(requests.get(url + "project/satvpn/scenario_instance/", cookies=cookies, timeout=600).content)
-    took_s = time.monotonic() - started_s
-    print(f"all {INSTANCES} instances in full: {got / 1e6:.1f} MB in {took_s:.1f} s; server {resident_mb(pid):.0f} MB")
+def make_store(results: Path) -> None:
+    """4000 cells in one folder and one run with long curves in another."""
+    begun_s = time.monotonic()
+    shared = {"identity": {"engine": "made up"}, "packages": ["made-up_1"], "declared": {}}
+    for folder in ("large", "curves"):
+        (results / folder / "shared").mkdir(parents=True)
+        (results / folder / "shared/0.json").write_text(json.dumps(shared))
+    luck = random.Random(1)
+    for number in range(RUNS):
+        cell, seed = divmod(number, SEEDS)
+        values = {
+            "vpn": VPNS[cell % 20],
+            "cc": f"cc{cell // 20 % 5}",
+            "loss": str(cell // 100 % 8),
+            "size": f"{cell // 800 + 1}M",
+        }
+        write_run(results / "large/runs" / f"{number:016x}", {**values, **SETTINGS}, seed + 1, luck.uniform(10, 100), 5)
+    write_run(results / "curves/runs" / f"{RUNS:016x}", {"vpn": "none", **SETTINGS}, 1, 10.0, POINTS)
+    print(f"made {RUNS} runs in {time.monotonic() - begun_s:.0f} s")
 
 
-def fill(url: str, cookies: dict[str, str]) -> None:
-    """The first instance is the only one that has something to run; a launch of the page comes with it."""
-    for _ in range(INSTANCES):
-        start = requests.post(url + SCENARIO, json={"arguments": ARGUMENTS}, cookies=cookies, timeout=60)
-        start.raise_for_status()
-    launch(url, cookies)
-    last = start.json()["scenario_instance_id"]
-    while status(url, cookies, last) != "Finished Ok":
-        time.sleep(0.5)
+def write_run(place: Path, values: dict[str, str], seed: int, time_s: float, points: int) -> None:
+    place.mkdir(parents=True)
+    record = {
+        "run_id": place.name, "scenario": "geo", "arguments": values, "seed": seed, "status": "Finished Ok", "error": None,
+        "virtual_s": time_s, "wall_s": 2.0, "capture_sha256": "0" * 64, "measures": dict.fromkeys(MEASURES, time_s),
+        "command": "./openbach-run geo", "parts": [], "shared": "0",
+    }  # fmt: skip
+    (place / "record.json").write_text(json.dumps(record, indent=1))
+    metadata = {"job_name": "tcp_series", "agent_name": "satvpn_server", "job_instance_id": 1, "scenario_instance_id": 1,
+                "is_file": False}  # fmt: skip
+    lines = ({"goodput_bps": 1e6 * (1 + number % 97), "_metadata": {**metadata, "time": 1_767_225_600_000 + number}}
+             for number in range(points))  # fmt: skip
+    with gzip.open(place / "statistics.jsonl.gz", "wt", compresslevel=1) as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def status(url: str, cookies: dict[str, str], number: int) -> str:
-    return str(requests.get(f"{url}scenario_instance/{number}/?quiet", cookies=cookies, timeout=60).json()["status"])
+def measure(url: str, session: requests.Session, pid: int) -> None:
+    begun_s, begun_cpu_s = time.monotonic(), cpu_s(pid)
+    state_of = url + "page/set/folder/large/state"
+    while (state := session.get(state_of, timeout=60)).status_code != 200 or state.json()["total"] < RUNS:
+        time.sleep(0.2)
+    print(
+        f"index of {RUNS} runs: {time.monotonic() - begun_s:.1f} s, {cpu_s(pid) - begun_cpu_s:.1f} CPU s (once; kept)\n"
+    )
+    time.sleep(3)
+    cell = session.get(url + "page/set/folder/large", timeout=60).text.partition("/cell/")[2].partition('"')[0]
+    run = f"large/{0:016x}"
+    other = session.get(url + "page/set/folder/large", timeout=60).text.split("/cell/")[2].partition('"')[0]
+    views = {
+        "scenarios": "", "all results": "page/results", "found by value": "page/results?q=vpn=vpn7",
+        "heat map": "page/set/folder/large",
+        "heat map, page 5": "page/set/folder/large?page=5", "heat map of one size": "page/set/folder/large?only.size=1M",
+        "state": "page/set/folder/large/state", "cell": f"page/set/folder/large/cell/{cell}", "run": f"page/run/{run}",
+        "comparison of cells": f"page/compare?cell=folder/large/{cell}&cell=folder/large/{other}",
+        "curves": f"page/curves.json?run={run}", "form": "page/scenario/satvpn/geo",
+    }  # fmt: skip
+    print(f"{'view':24}{'median':>10}{'longest':>10}{'CPU':>10}{'answer':>10}")
+    for name, path in views.items():
+        times_s, cpus_s = [], []
+        for _ in range(TIMES):
+            asked_s, before_s = time.monotonic(), cpu_s(pid)
+            answer = session.get(url + path, timeout=60)
+            answer.raise_for_status()
+            times_s.append(time.monotonic() - asked_s)
+            cpus_s.append(cpu_s(pid) - before_s)
+        slow = "  over the limit" if median(times_s) * 1000 > LIMIT_MS else ""
+        print(f"{name:24}{1000 * median(times_s):>7.0f} ms{1000 * max(times_s):>7.0f} ms{1000 * median(cpus_s):>7.0f} ms"
+              f"{len(answer.content) / 1000:>7.0f} kB{slow}")  # fmt: skip
+    print(f"\nserver: {resident_mb(pid):.0f} MB (limit {LIMIT_MB})")
 
 
-def launch(url: str, cookies: dict[str, str]) -> None:
-    session = requests.Session()
-    session.cookies.update(cookies)
-    page = session.get(url + "page/scenario/satvpn/geo", timeout=60).text
-    token = page.partition('name="token" value="')[2].partition('"')[0]
-    form: dict[str, Any] = {"token": token, **{f"values.{name}": value for name, value in ARGUMENTS.items()}}
-    session.post(url + "page/scenario/satvpn/geo", data=form, timeout=60).raise_for_status()
+def in_browser(url: str, session: requests.Session) -> None:
+    """What a person waits for."""
+    from playwright.sync_api import sync_playwright
+
+    if shutil.which("chromium") is None:
+        print("no Chromium here: no first paint")
+        return
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        context = browser.new_context(viewport={"width": 1400, "height": 900})
+        context.add_cookies(
+            [{"name": name, "value": value, "url": url} for name, value in session.cookies.get_dict().items()]
+        )
+        page = context.new_page()
+        for name, path in {"heat map": "page/set/folder/large", "run": f"page/run/large/{0:016x}"}.items():
+            page.goto(url + path, wait_until="networkidle")
+            paint_ms = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+            loaded = page.evaluate(
+                "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]"
+                ".reduce((sum, one) => sum + one.transferSize, 0)"
+            )
+            print(f"{name}: first paint after {paint_ms:.0f} ms, {loaded / 1000:.0f} kB with style, scripts and curves")
+        page.goto(url + f"page/run/curves/{RUNS:016x}", wait_until="networkidle")
+        page.wait_for_selector(".uplot")
+        zoom_ms = page.evaluate(
+            "async () => { const times = []; for (const factor of [0.5, 0.5, 0.5, 2, 2, 2]) { const begun = performance.now();"
+            " zoom(factor); await new Promise(requestAnimationFrame); times.push(performance.now() - begun); }"
+            " return Math.max(...times); }"
+        )
+        print(f"curves of {POINTS} points: the slowest of 6 zooms takes {zoom_ms:.0f} ms")
+        browser.close()
 
 
-def poll(url: str, cookies: dict[str, str], number: int, end_s: float, took: dict[str, list[float]]) -> None:
-    session = requests.Session()
-    session.cookies.update(cookies)
-    time.sleep(POLL_S * number / CLIENTS)
-    while (started_s := time.monotonic()) < end_s:
-        for page in PAGES:
-            asked_s = time.monotonic()
-            session.get(url + page, timeout=60).raise_for_status()
-            took[page].append(time.monotonic() - asked_s)
-        time.sleep(max(0.0, started_s + POLL_S - time.monotonic()))
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mb(pid: int) -> float:

@@ -116,7 +116,12 @@ def test_users_of_a_pop_until_its_cpu_is_the_bottleneck(run_cells: RunCells, min
     assert 40 < fill < 100
     times_s = {users: float(one.row["transfer_time_s"]) for users, one in runs.items()}
     assert times_s[40] == pytest.approx(times_s[1], rel=0.1) and times_s[100] > 1.5 * times_s[1]
-    assert cpu(runs[100], "server", "cpu_busiest_pct") == 100 > cpu(runs[40], "server", "cpu_busiest_pct") > 100 * 40 / fill
+    assert (
+        cpu(runs[100], "server", "cpu_busiest_pct")
+        == 100
+        > cpu(runs[40], "server", "cpu_busiest_pct")
+        > 100 * 40 / fill
+    )
     served = cpu(runs[40], "server", "cpu_others_packets") / 1.5  # acknowledgements, too
     busy_s, alone_s = (cpu(runs[users], "server", "cpu_busy_s") for users in (40, 1))
     assert (busy_s - alone_s) * 1e9 == pytest.approx(served * cost_ns, rel=0.02)

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pages in Debian's Chromium, driven by Playwright; every test fails on what the page's console calls an error."""
+"""Pages in Debian's Chromium, driven by Playwright; every test fails on what the page's console calls an error, and on a
+request to another machine."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from openbach_run.engine.virtual.debian import ensure_tools
 
@@ -17,6 +20,9 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+
+
+expect.set_options(timeout=30_000)  # a busy machine
 
 
 @pytest.fixture
@@ -41,6 +47,17 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
+def accessible() -> Callable[[Page], None]:
+    """Fails on what axe finds to keep people out of the page as it is."""
+
+    def check(page: Page) -> None:
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+
+    return check
+
+
+@pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """An empty page; after the test its console must have shown no error."""
     context = browser.new_context()
@@ -49,6 +66,11 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.on("requestfailed", lambda request: errors.append(f"{request.url}: {request.failure}"))
+    context.on("request", lambda request: errors.append(request.url) if _is_elsewhere(request.url) else None)
     yield opened
     context.close()
     assert errors == []
+
+
+def _is_elsewhere(url: str) -> bool:
+    return urlsplit(url).hostname not in (None, "127.0.0.1")

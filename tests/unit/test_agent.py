@@ -38,7 +38,7 @@ def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GuestAgents:
         "none": SimpleNamespace(command="/no/such/program", command_stop=None),
     }
     entities: dict[str, Any] = {"pc": SimpleNamespace(name="pc")}
-    return GuestAgents(entities, jobs, 7, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+    return GuestAgents(entities, jobs, 7, time.clock_gettime_ns(time.CLOCK_MONOTONIC), "real")
 
 
 def job(script: str, name: str = "sh", number: int = 1, entity: str = "pc") -> JobInstance:

@@ -216,6 +216,29 @@ def test_the_burst_of_the_proof_fits_into_the_buffer() -> None:
     assert link_proof.full_packets(asked(rate_bps=64_000)) == 5
 
 
+def test_the_bucket_follows_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = satcom_link.rate_line(satcom_link.Direction("forward", "a", "b", 1e7, 500, 0, 1), State(1e7, 250, 0), 9000)
+    assert " burst 15400 " in line  # a platform says nothing of a clock
+    for clock, size in (("virtual", 1540), ("real", 15400)):
+        monkeypatch.setenv("OPENBACH_RUN_CLOCK", clock)
+        assert netem.bucket_bytes() == size
+
+
+def test_the_proof_leaves_out_what_a_larger_bucket_lets_through_at_once() -> None:
+    real = {"bucket_bytes": 15400}
+    assert link_proof.packets_at_once(asked()) == 0
+    assert link_proof.packets_at_once(asked(**real)) == 20
+    assert link_proof.full_packets(asked(**real)) == 400
+    small = asked(**real, buffer_bytes=9000)
+    assert (
+        link_proof.full_packets(small) + link_proof.packets_at_once(small) == 5 + 10
+    )  # what the buffer and the bucket hold
+    assert link_proof.differences(asked(**real), link_proof.Measured(9.6e6, 251.5, 0.0)) == []
+    assert link_proof.differences(asked(**real), link_proof.Measured(8.5e6, 254, 0.0)) == [
+        "delay 254.000 ms instead of 250", "rate 8500000 bit/s instead of 10000000",
+    ]  # fmt: skip
+
+
 ROUTES = """\
 default via 192.168.10.1 dev to_box initcwnd 4 initrwnd 5 metric 10
 192.168.10.0/24 dev to_box proto kernel scope link src 192.168.10.2 linkdown

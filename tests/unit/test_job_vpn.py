@@ -198,7 +198,9 @@ def test_an_mtu_that_is_too_big_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_script_knows_the_networks_of_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     networks = [("to_st", "127.0.0.0/24"), ("to_pc", "192.168.10.0/24"), ("to_tv", "192.168.11.0/24")]
     monkeypatch.setattr(vpn, "own_networks", lambda: [(name, IPv4Network(network)) for name, network in networks])
-    environment = vpn.environment_of(arguments("client"), described(values={"cipher": "x"}), tmp_path)
+    environment = vpn.environment_of(
+        arguments("client"), described(values={"cipher": "x"}), tmp_path, vpn.own_networks()
+    )
     assert environment["VPN_LOCAL_NETWORK"] == "192.168.10.0/24 192.168.11.0/24"
     assert environment["VPN_REMOTE_NETWORK"] == "192.168.20.0/24"
     assert (environment["VPN_MTU"], environment["VPN_CIPHER"]) == ("1420", "x")
@@ -220,7 +222,7 @@ def _lists() -> ModuleType:
 @pytest.mark.parametrize("kind", folders.kinds())
 def test_a_folder_keeps_the_contract(kind: str) -> None:
     vpn_json = folders.describe(kind)
-    assert set(vpn_json) - {"base"} == KEYS
+    assert set(vpn_json) - {"base", "needs"} == KEYS
     overhead_bytes = vpn_json["overhead_bytes"]
     assert overhead_bytes is None or vpn_json["inner_mtu"] + overhead_bytes <= 1500
     assert all(os.access(folders.scripts(kind) / script, os.X_OK) for script in ("keygen", "up", "down"))

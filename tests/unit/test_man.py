@@ -12,9 +12,9 @@ from openbach_run.commands import main
 
 PLACE = Path(__file__).resolve().parents[2] / "docs/man"
 sys.path.insert(0, str(PLACE))
-import pages  # noqa: E402
+import manual  # noqa: E402
 
-MADE = pages.pages()
+MADE = manual.pages()
 
 
 @pytest.mark.parametrize("file", MADE)

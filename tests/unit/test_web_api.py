@@ -495,12 +495,14 @@ def test_bodies_that_are_no_objects(client: TestClient, text: bytes) -> None:
 def test_the_web_ui_is_served_and_nothing_beside_it(tmp_path: Path) -> None:
     folder = tmp_path / "ui"
     (folder / "static").mkdir(parents=True)
-    (folder / "index.html").write_text("<title>OpenBach</title>")
+    (folder / "index.html").write_text("<title>OpenBach</title><body class='x'></body>")
     (folder / "static/main.js").write_text("1")
     (tmp_path / "secret").write_text("a password")
     with visiting(application(tmp_path / "results", web_ui=folder)) as client:
         for path in ("/app", "/app/project/satvpn/scenario/geo"):
-            assert "OpenBach" in client.get(path).text
+            assert "<body class='x'><a href=\"/page/results\"" in client.get(path).text
+        for page in ("/", "/page/scenario/satvpn/geo"):
+            assert 'href="/app' in client.get(page).text
         assert client.get("/static/main.js").text == "1"
         for path in (
             "/../secret",

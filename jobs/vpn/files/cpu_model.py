@@ -74,8 +74,8 @@ def find(name: str, kind: str, scale: float, folder: Path = FOLDER) -> Costs:
     queue = profile.get("queue_packets", LIMIT_PACKETS)
     if isinstance(queue, bool) or not isinstance(queue, int) or not 1 <= queue <= MOST_PACKETS:
         raise ValueError(f"{file}: queue_packets is {queue!r}: a whole number from 1 to {MOST_PACKETS}")
-    times = [_time(f"{file}: vpns.{kind}.{name}", profile["vpns"][kind], name, scale) for name in DIRECTIONS]
-    return Costs(*times, queue)
+    encrypt, decrypt = (_time(f"{file}: vpns.{kind}.{name}", profile["vpns"][kind], name, scale) for name in DIRECTIONS)
+    return Costs(encrypt, decrypt, queue)
 
 
 def _time(at: str, vpn: Any, direction: str, scale: float) -> Time:

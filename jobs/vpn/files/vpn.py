@@ -59,6 +59,11 @@ STREAMS = ("TCP", "MPTCP", "TLS")
 """Carriers whose congestion control is that of the tunnel; beside others a connection may be there for control."""
 ENDS = 2
 LAST_LINES = 10
+ETHERNET_MTU = 1500
+"""What `inner_mtu` of a vpn.json is for."""
+SIOCGIFMTU = 0x8921
+"""linux/sockios.h; `open` would make calls that fail, and those take virtual time."""
+Networks = list[tuple[str, IPv4Network]]
 LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535), "users": (1, 100_000), "user_packet_bytes": (64, 9000),
           "user_rate_kbps": (1, 1_000_000), "user_rtt_ms": (1, 4000), "cpu_scale": (0.01, 1000)}  # fmt: skip
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
@@ -195,7 +200,7 @@ def swap(connection: socket.socket, public: str) -> str:
     return public_of_other
 
 
-def own_networks() -> list[tuple[str, IPv4Network]]:
+def own_networks() -> Networks:
     """Interfaces, other than tunnels, and the networks that they are in, as the kernel's table of routes has them."""
     with open("/proc/net/route") as table:
         routes = [line.split() for line in table][1:]
@@ -208,11 +213,22 @@ def _address(shown: str) -> str:
     return socket.inet_ntoa(struct.pack("=I", int(shown, 16)))
 
 
-def local_networks(arguments: argparse.Namespace) -> str:
+def local_networks(arguments: argparse.Namespace, networks: Networks) -> str:
     """What is behind this end: if nobody has said it, the networks of the interfaces that do not lead to the other end."""
     own = ip_address(arguments.local_ip)
-    networks = [str(network) for _, network in own_networks() if own not in network]
-    return arguments.local_network or " ".join(networks)
+    return arguments.local_network or " ".join(str(network) for _, network in networks if own not in network)
+
+
+def beyond_ethernet(arguments: argparse.Namespace, networks: Networks) -> int:
+    """By how many bytes the packets of the interfaces that lead to the other end may be larger than Ethernet's."""
+    own = ip_address(arguments.local_ip)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
+        answers = [
+            fcntl.ioctl(asks, SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0))
+            for name, net in networks
+            if own in net
+        ]
+    return max(0, min((struct.unpack("16si12x", answer)[1] for answer in answers), default=0) - ETHERNET_MTU)
 
 
 def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) -> None:
@@ -341,7 +357,9 @@ def coordinator_ip(arguments: argparse.Namespace) -> str:
     return str(arguments.coordinator_ip or at_server)
 
 
-def environment_of(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path) -> dict[str, str]:
+def environment_of(
+    arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path, networks: Networks
+) -> dict[str, str]:
     """What the VPN's scripts get to know."""
     coordinator = {
         "VPN_COORDINATOR_IP": coordinator_ip(arguments),
@@ -356,7 +374,7 @@ def environment_of(arguments: argparse.Namespace, vpn: dict[str, Any], directory
         "VPN_TUNNEL": str(arguments.tunnel),
         "VPN_LOCAL_IP": arguments.local_ip,
         "VPN_REMOTE_IP": arguments.remote_ip,
-        "VPN_LOCAL_NETWORK": local_networks(arguments),
+        "VPN_LOCAL_NETWORK": local_networks(arguments, networks),
         "VPN_REMOTE_NETWORK": arguments.remote_network,
         "VPN_TUNNEL_IP": arguments.tunnel_ip,
         "VPN_REMOTE_TUNNEL_IP": arguments.remote_tunnel_ip,
@@ -380,8 +398,9 @@ def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
 
 def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     start_s = time.monotonic()
-    vpn = describe(arguments.kind)
-    environment = environment_of(arguments, vpn, directory)
+    vpn, networks = describe(arguments.kind), own_networks()
+    vpn["inner_mtu"] += beyond_ethernet(arguments, networks)
+    environment = environment_of(arguments, vpn, directory, networks)
     check_host(arguments, vpn, environment["PATH"])
     cpu = cpu_of(arguments, vpn)
     with ExitStack() as at_end:
@@ -507,7 +526,7 @@ def started_coordinator(
 def coordinate(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path) -> None:
     """What brings the ends together, until told to stop. It gets the public material of both ends, one after the other."""
     folder = scripts(arguments.kind)
-    environment = environment_of(arguments, vpn, directory)
+    environment = environment_of(arguments, vpn, directory, own_networks())
     check_host(arguments, vpn, environment["PATH"])
     public = made_keys(arguments, folder, environment)
     ends = exchange_with_ends(arguments, public)

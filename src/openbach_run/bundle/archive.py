@@ -27,7 +27,7 @@ from openbach_run.bundle.file import write
 from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import Reporter
 from openbach_run.report.cells import read_campaigns
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import VIRTUAL, Record, Store
 
 SUMS, BUNDLE = "SHA256SUMS", "openbach"
 STARTED_FROM = "OPENBACH_RUN_BUNDLE"
@@ -160,9 +160,9 @@ def _sha256(file: Path) -> str:
 
 def _same(results: Path, count: int, quiet: bool) -> bool:
     """Repeats some finished runs of a results directory; says of each whether its packets are the same."""
-    finished = [record for record in Store(results).all() if record.finished]
+    finished = [record for record in Store(results).all() if record.finished and record.clock == VIRTUAL]
     if not finished and count:
-        raise InputError(f"{results}: no run has finished")
+        raise InputError(f"{results}: no run in virtual time has finished: of others no packet is the same again")
     chosen = finished[:: max(1, -(-len(finished) // count))] if count else []
     same = [_is_same(record, quiet) for record in chosen]
     if chosen:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from openbach_run.campaign.plan import MEASURE, USUAL, Campaign
+from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.openbach.measures import measure_of
 from openbach_run.results.chance import WARNING, is_random
 from openbach_run.results.intervals import estimate
 from openbach_run.results.least_time import least_transfer_time_s, rate_of
-from openbach_run.results.record import Record, statistics
+from openbach_run.results.record import REAL, VIRTUAL, Record, statistics
 from openbach_run.results.tables import Table, figure
 
 
@@ -40,7 +41,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
         f"{campaign.scenario.name}: {campaign.measure_in_words}" + (f" with {fixed}" if fixed else ""),
         [*down, *("=".join((*across, *values)) or "run" for values in columns)],
         [[*key, *(cells.get(values, "") for values in columns)] for key, cells in rows.items()],
-        _note(campaign),
+        "; ".join([_note(campaign), *_clocks(records)]),
         len(down),
     )
 
@@ -80,6 +81,16 @@ def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     if not values:
         return "failed" if failed else ("done" if done else "–")
     return figure(estimate(values)) + (f" ({failed} failed)" if failed else "")
+
+
+def _clocks(records: Sequence[Record]) -> list[str]:
+    """What a table of real time says of it."""
+    known = {(one.identity.get("engine"), one.clock): one for one in records}
+    return [
+        "on this machine's own kernel, in real time" if engine == HOST_KERNEL
+        else "real clock: another run gives other packets; token buckets of ten packets (15400 bytes)"
+        for engine, clock in known if clock == REAL and engine in (HOST_KERNEL, VIRTUAL)
+    ]  # fmt: skip
 
 
 def _note(campaign: Campaign) -> str:

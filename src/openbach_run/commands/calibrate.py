@@ -162,7 +162,7 @@ def profile_of(
 
 def busy_with_others(records: Sequence[Record]) -> float:
     """How many of the machine's CPUs other programs kept busy meanwhile: what the errors are to be read with."""
-    shares = [record.measures["cpu_others_s"] / record.measures["cpu_window_s"] for record in records]
+    shares: list[float] = [record.measures["cpu_others_s"] / record.measures["cpu_window_s"] for record in records]
     return round(median(shares), 2)
 
 

@@ -16,6 +16,7 @@ from openbach_run.paths import PROJECT
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 CLOCKS = ("virtual", "real")
+"""As results/record.py has them, which this does not wait for."""
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.report.command",

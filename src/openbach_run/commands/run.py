@@ -37,7 +37,7 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.files import as_csv, as_json, write_parquet
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import VIRTUAL, Record, Store
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.inventory import load_inventory
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
 
         return check(path, packages, arguments.format == "json", arguments.inventory)
     campaigns = campaigns_of(path, arguments, packages, additions)
-    in_real_time = (arguments.engine, arguments.clock) != ("virtual", "virtual")
+    in_real_time = bool(_chosen(arguments))
     cpus = (
         [0]
         if controller is not None
@@ -95,7 +95,9 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         planned = _planned(campaigns, arguments, packages, additions, controller)
         store.write("campaign.json", _description(path, arguments, campaigns, planned))
         rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
-        executor = Executor(store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time)
+        executor = Executor(
+            store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time=in_real_time
+        )
         try:
             with Reporter(arguments.quiet) as reporter:
                 if not arguments.quiet and any(one.more_seeds for one in campaigns):
@@ -239,11 +241,15 @@ def _inventory(
 def _options(controller: Controller | None, arguments: argparse.Namespace) -> list[str]:
     """Those of the command that say what and where a run is executed."""
     if controller is None:
-        options = {"--engine": arguments.engine, "--clock": arguments.clock}
-        chosen = [word for name, value in options.items() if value != "virtual" for word in (name, value)]
+        chosen = [word for name, value in _chosen(arguments).items() for word in (f"--{name}", value)]
         return [*_path_options(arguments), *chosen]
     platform = ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
     return [*_path_options(arguments), *platform]
+
+
+def _chosen(arguments: argparse.Namespace) -> dict[str, str]:
+    """Engine and clock, as far as they are not those of virtual time: no report takes such runs for the same as others."""
+    return {name: value for name in ("engine", "clock") if (value := getattr(arguments, name)) != VIRTUAL}
 
 
 def _shown(path: Path) -> str:
@@ -268,6 +274,7 @@ def _description(
     asked = {
         "command": shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options]),
         "commit": commit(),
+        "apart": _chosen(arguments),
         "plots": {campaign.scenario.name: campaign.plot for campaign in campaigns},
     }
     yield from (f"{'{' if number == 0 else ' '}{json.dumps(name)}: {json.dumps(value)},\n"

@@ -23,7 +23,7 @@ from openbach_run.results import run_files
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_time import least_transfer_time_s
 from openbach_run.results.measures import measures_of_all
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import VIRTUAL, Record, Store
 
 FACTORS = ("vpn", "pep", "cc", "loss")
 """What the published report's tables tell apart."""
@@ -78,7 +78,7 @@ class Cell:
     @property
     def is_virtual(self) -> bool:
         """Whether a run of it was in virtual time, where the CPU costs nothing."""
-        return any(run.record is not None and run.record.identity.get("engine") == "virtual" for run in self.runs)
+        return any(run.record is not None and run.record.clock == VIRTUAL for run in self.runs)
 
     @property
     def least_transfer_time_s(self) -> float | None:
@@ -142,7 +142,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
                 orbits[name] = _orbit_argument(run_files.document(run_dir, "run.json")["scenario"])
             orbit = str(orbits.get(name, ""))
             orbit = arguments.get(orbit[1:], "") if orbit[:1] == "$" else orbit
-            values = {"scenario": name, "orbit": orbit, **_followers_named(arguments)}
+            values = {"scenario": name, "orbit": orbit, **_followers_named(arguments), **asked.get("apart", {})}
             values = {printable(one): printable(value) for one, value in values.items()}
             cell = cells.setdefault(tuple(values.items()), Cell(values))
             if planned["seed"] not in seeds.setdefault(id(cell), set()):

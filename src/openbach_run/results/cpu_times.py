@@ -2,9 +2,9 @@
 """What packets of a VPN cost a CPU, from runs in real time: a line through the cost of packets of several lengths.
 
 It is the least squares line, with no negative coefficient, through the least of the repetitions at each length: what else the
-machine does only adds to it (caches, pauses), and a program that has always something to do, as where the CPU is the bottleneck,
-pays least. The errors are half the widths of 95 % bootstrap intervals of its coefficients: the repetitions at each length are
-drawn anew.
+machine does only adds to it (caches, pauses), and a program that always has something to do, as where the CPU is the
+bottleneck, pays least. The errors are half the widths of 95 % bootstrap intervals of its coefficients: the repetitions at each
+length are drawn anew.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ from openbach_run.errors import InputError
 from openbach_run.results import run_files
 from openbach_run.results.run_files import DamagedRecord
 
+VIRTUAL, REAL = CLOCKS = ("virtual", "real")
 FINISHED = "Finished Ok"
 DAMAGED = "Record Damaged"
 """The status of a run that left something unreadable."""
@@ -102,6 +103,11 @@ class Record:
     @property
     def finished(self) -> bool:
         return self.status == FINISHED
+
+    @property
+    def clock(self) -> str:
+        """`virtual` or `real`; older records have it by their engine alone."""
+        return self.identity.get("clock") or (VIRTUAL if self.identity.get("engine") == VIRTUAL else REAL)
 
 
 class Store:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
@@ -39,6 +40,11 @@ from openbach_run.web.sessions import Sessions, TooMany, Tries
 from openbach_run.web.store import Database
 
 DATABASE = "serve.sqlite"
+BODY = re.compile(r"<body[^>]*>", re.IGNORECASE)
+BACK = (
+    '<a href="/page/results" style="position:fixed;right:.5rem;bottom:.5rem;z-index:9999;background:#fff;color:#0b5cad;'
+    'padding:.2rem .5rem;border:1px solid">openbach-run: results, comparison</a>'
+)
 
 
 def make_app(
@@ -94,13 +100,14 @@ def make_app(
 
 
 def add_web_ui(app: FastAPI, folder: Path) -> None:
-    """Its pages have addresses below /app, and are all made by one file; the rest of the folder is at /."""
+    """Its pages have addresses below /app, and are all made by one file, in which a link leads back to ours; the rest of the
+    folder is at /."""
     index = folder / "index.html"
 
     @app.get("/app")
     @app.get("/app/{rest:path}")
-    def web_ui() -> FileResponse:
-        return FileResponse(index)
+    def web_ui() -> HTMLResponse:
+        return HTMLResponse(BODY.sub(lambda found: found[0] + BACK, index.read_text(encoding="utf-8"), count=1))
 
     app.mount("/", StaticFiles(directory=folder))
 
@@ -127,21 +134,26 @@ def _no_route(request: Request, error: Exception) -> Response:
 
 
 def _bad_input(request: Request, error: Exception) -> Response:
-    return told(request, 422, str(error)) if wants_page(request) else JSONResponse({"error": str(error)}, 422)
+    return _said(request, 422, str(error))
 
 
-def _no_number(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"error": f"{request.url.path}: not a number that could be an id"}, 404)
+def _no_number(request: Request, error: Exception) -> Response:
+    return _said(request, 404, f"{request.url.path}: not a number that could be an id")
 
 
-def _too_many(request: Request, error: Exception) -> JSONResponse:
+def _too_many(request: Request, error: Exception) -> Response:
     text = "Too many wrong passwords from this address; try again in some seconds, or use the token that serve printed"
-    return JSONResponse({"error": text, "msg": text}, 429)
+    return _said(request, 429, text, msg=text)
 
 
-def _no_engine(request: Request, error: Exception) -> JSONResponse:
-    return Json({"error": str(error)}, 503)
+def _no_engine(request: Request, error: Exception) -> Response:
+    return _said(request, 503, str(error))
 
 
-def _no_database(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"error": f"{DATABASE} in the results directory: {error}"}, 503)
+def _no_database(request: Request, error: Exception) -> Response:
+    return _said(request, 503, f"{DATABASE} in the results directory: {error}")
+
+
+def _said(request: Request, status: int, words: str, **more: str) -> Response:
+    """As a page for a browser, as JSON for anything else."""
+    return told(request, status, words) if wants_page(request) else Json({"error": words, **more}, status)

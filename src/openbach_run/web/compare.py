@@ -72,7 +72,7 @@ def _run(services: Services, text: str) -> Item | None:
     )  # fmt: skip
     if not rows:
         return None
-    runs = tuple(sets.Run(*row) for row in rows)
+    runs = tuple(map(sets.Run._make, rows))
     return _item(services, f"run={text}", f"/page/run/{text}", runs[0].cell, runs, is_cell=False)
 
 

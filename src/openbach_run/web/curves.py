@@ -116,11 +116,12 @@ def as_csv(curves: Iterable[Curve]) -> Iterator[str]:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["curve", "of", "time_s", "value"])
+    yield text.getvalue()
     for curve in curves:
-        writer.writerows((curve.plot, curve.line, *point) for point in zip(curve.times_s, curve.values, strict=True))
-        yield text.getvalue()
         text.seek(0)
         text.truncate()
+        writer.writerows((curve.plot, curve.line, *point) for point in zip(curve.times_s, curve.values, strict=True))
+        yield text.getvalue()
 
 
 def cut(

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
-from typing import Any
 
 from openbach_run.campaign.plan import MEASURE, USUAL
 from openbach_run.openbach.measures import from_name
@@ -26,7 +25,7 @@ from openbach_run.web.sets import Run, number_of
 
 LEVELS = 10
 """Shades of the map."""
-SHOWN_CELLS = 240
+SHOWN_CELLS = 120
 """On one page of the map: each has a bootstrap interval."""
 MOST_COLUMNS = 12
 
@@ -52,6 +51,8 @@ class Heat:
     """A page of the map."""
 
     scenario: str
+    scenarios: list[str]
+    """All that the set has."""
     measure: str
     words: str
     better: str
@@ -76,16 +77,15 @@ class Heat:
 def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str, str]) -> Heat | None:
     """The map that `asked` has words for: `scenario`, `measure`, `across` (the argument of the columns), `page`, and
     `only.<argument>` (the one value that is shown). None of a set without runs."""
-    ids = sorted({run.cell for run in runs})
-    known = {row["id"]: row for row in cells_by_id(services, ids)}
-    names = dict.fromkeys(known[run.cell]["scenario"] for run in runs if run.cell in known)
+    known = services.index.cells_by_id(list(dict.fromkeys(run.cell for run in runs)))
+    names = dict.fromkeys(one.scenario for one in known.values())
     if not names:
         return None
     scenario = asked["scenario"] if asked.get("scenario") in names else next(iter(names))
-    of_cells = {one: json.loads(row["values"]) for one, row in known.items() if row["scenario"] == scenario}
-    swept = {
-        name: ordered(listed) for name, listed in differing([(scenario, one) for one in of_cells.values()])[1].items()
-    }
+    of_cells = {number: one.values for number, one in known.items() if one.scenario == scenario}
+    listed = [(scenario, one) for one in of_cells.values()]
+    _, differ = services.index.remembered((item, "differing", scenario), lambda: differing(listed))
+    swept = {name: ordered(values) for name, values in differ.items()}
     swept = dict(sorted(swept.items(), key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST)))
     only = {name: asked[f"only.{name}"] for name in swept if asked.get(f"only.{name}") in swept[name]}
     of_cells = {one: values for one, values in of_cells.items() if all(values.get(n) == v for n, v in only.items())}
@@ -113,28 +113,16 @@ def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str,
 
     def shown(cell: int) -> Cell:
         level = _level(medians.get(cell), least, most)
-        return _cell(known[cell]["key"], by_cell.get(cell, []), values, level)
+        return _cell(known[cell].key, by_cell.get(cell, []), values, level)
 
     rows = [(list(place), [shown(row[value]) if value in row else None for value in columns]) for place, row in lines]
     sample: dict[str, str] = next(iter(of_cells.values()), {})
     words, better = measures.get(measure, (from_name(measure).words if measure else "runs", ""))
     return Heat(
-        scenario, measure, words, better, {name: told[0] for name, told in measures.items()}, swept,
+        scenario, list(names), measure, words, better, {name: told[0] for name, told in measures.items()}, swept,
         {name: value for name, value in sample.items() if name not in swept} | only, down, across, columns, rows, least, most,
         len(of_cells), page, pages, _notes(measure, of_cells.values(), of_scenario),
     )  # fmt: skip
-
-
-def cells_by_id(services: Services, ids: Sequence[int]) -> list[Any]:
-    """Rows of table cell, asked for so many at a time as SQLite takes."""
-    return [
-        row
-        for first in range(0, len(ids), 30_000)
-        for row in services.database.rows(
-            f"SELECT * FROM cell WHERE id IN ({','.join('?' * len(ids[first : first + 30_000]))})",
-            *ids[first : first + 30_000],
-        )
-    ]
 
 
 def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
@@ -146,9 +134,11 @@ def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
         else "SELECT r.id FROM member m JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id WHERE m.launch = ?2"
     )
     sql = f"SELECT v.run, v.value FROM ({of_it}) s JOIN measured v ON v.run = s.id AND v.name = ?1"
-    return {
-        row[0]: row[1] for row in services.database.rows(sql, measure, name if kind == "folder" else number_of(name))
-    }
+    named = name if kind == "folder" else number_of(name)
+    rows = services.database.rows
+    return services.index.remembered(
+        (item, "values", measure), lambda: {one[0]: one[1] for one in rows(sql, measure, named)}
+    )
 
 
 def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[str, str]]:

@@ -12,13 +12,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from sys import intern
+from typing import Any, NamedTuple, TypeVar, cast
 
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.openbach.measures import flat, measure_of
+from openbach_run.results.intervals import estimate
 from openbach_run.results.measures import measures_of
 from openbach_run.results.record import Record, Store
 from openbach_run.web.store import Database
@@ -33,8 +35,23 @@ DELETED = ".deleted"
 """The folder in which deleted ones lie until they are removed for good."""
 LISTED_VALUES = 200
 """Of a setting, in the summary of a folder."""
+MOST_KNOWN = 10_000
+"""Cells that are kept in memory, some 2 kB each."""
+REMEMBERED = 6
+"""Lists of a set's runs, or of their values."""
+T = TypeVar("T")
+SQL_LIMIT = 30_000
+"""Values in one statement."""
 LARGEST_NUMBER = 1e150
 """Of a statistic: the squares of such can be added up. What is not finite is larger."""
+
+
+class Cell(NamedTuple):
+    """A row of table cell."""
+
+    key: str
+    scenario: str
+    values: dict[str, str]
 
 
 class Index:
@@ -51,6 +68,9 @@ class Index:
         """By folder the time of the campaign.json that was read."""
         self._cells: dict[str, int] = {}
         """By folder how many cells its summary is of."""
+        self._known: dict[int, Cell] = {}
+        """Cells that were read lately: they never change."""
+        self._remembered: dict[tuple[str, ...], tuple[int | None, Any]] = {}
         self.version = 0
         """Greater after anything has changed."""
         self.behind = 0
@@ -59,7 +79,20 @@ class Index:
         """By folder the ids of the runs that go on."""
 
     def start(self) -> None:
+        self._adopt_launches()
         self._thread.start()
+
+    def _adopt_launches(self) -> None:
+        """Of a version that did not write down which runs its launches have."""
+        rows = self._database.rows(
+            "SELECT * FROM instance WHERE launch IS NOT NULL AND run_dir <> '' AND launch NOT IN (SELECT launch FROM member)"
+        )
+        with self._database.transaction():
+            for row in rows:
+                place = Path(row["run_dir"])
+                cell = self.cell(row["scenario"], json.loads(row["arguments"]))
+                values = (row["launch"], place.parent.parent.name, place.name, cell, row["seed"], row["id"])
+                self._database.execute("INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", *values)
 
     def close(self) -> None:
         self._ending.set()
@@ -67,6 +100,7 @@ class Index:
             self._thread.join(10)
 
     def _follow(self) -> None:
+        estimate([0.0, 1.0])  # imports what intervals need before a page waits for it
         while not self._ending.wait(EVERY_S):
             try:
                 self.look()
@@ -184,6 +218,30 @@ class Index:
         self._database.execute_many("INSERT OR IGNORE INTO setting VALUES (?, ?, ?)", settings)
         return number
 
+    def remembered(self, key: tuple[str, ...], make: Callable[[], T]) -> T:
+        """What `make` gives, once for as long as nothing changes in the results; of the keys asked for last."""
+        version, found = self._remembered.pop(key, (None, None))
+        if version != self.version:
+            version, found = self.version, make()
+        self._remembered[key] = version, found
+        for oldest in list(self._remembered)[:-REMEMBERED]:
+            self._remembered.pop(oldest, None)
+        return cast(T, found)
+
+    def cells_by_id(self, ids: Sequence[int]) -> dict[int, Cell]:
+        """In the order of the ids."""
+        if len(self._known) > MOST_KNOWN:
+            self._known = {}
+        known = self._known
+        new = [one for one in ids if one not in known]
+        for first in range(0, len(new), SQL_LIMIT):
+            some = new[first : first + SQL_LIMIT]
+            marks = ",".join("?" * len(some))
+            for row in self._database.rows(f"SELECT * FROM cell WHERE id IN ({marks})", *some):
+                values = {intern(name): intern(str(value)) for name, value in json.loads(row["values"]).items()}
+                known[row["id"]] = Cell(row["key"], row["scenario"], values)
+        return {one: known[one] for one in ids if one in known}
+
     def _plan(self, folder: str, place: Path) -> None:
         """What the last command in a folder was to run."""
         self._database.execute("DELETE FROM planned WHERE folder = ?", folder)
@@ -208,7 +266,9 @@ class Index:
         if self._cells.get(folder) == count:
             self._database.execute("UPDATE folder SET seen = ? WHERE name = ?", seen, folder)
             return
-        rows = self._database.rows(f'SELECT scenario, "values" FROM cell WHERE id IN ({of_it})', folder, folder)
+        rows = self._database.rows(
+            f'SELECT scenario, "values" FROM cell WHERE id IN ({of_it}) ORDER BY id', folder, folder
+        )
         scenarios, values = differing([(row["scenario"], json.loads(row["values"])) for row in rows])
         shown = {name: listed[:LISTED_VALUES] for name, listed in values.items()}
         self._database.execute(
@@ -254,9 +314,9 @@ def _campaign(file: Path) -> Iterator[tuple[str, Any]]:
     if not file.exists():
         return
     with file.open(encoding="utf-8", errors="replace") as lines:
-        whole = next(lines, "") == "{\n"
+        first = next(lines, "")
         lines.seek(0)
-        if whole:
+        if not (first.startswith('{"command": ') and first.endswith(",\n")):
             document = json.load(lines)
             yield "command", document["command"]
             yield from (("run", run) for run in document["runs"])

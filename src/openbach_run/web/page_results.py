@@ -115,29 +115,21 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
     return shown(
         request, services, template, one=found, heat=made, asked=asked, runs=runs, version=version, launch=row,
         with_query=lambda **more: urlencode({**{k: v for k, v in asked.items() if k not in ("part", "version")}, **more}),
-        again=again(services, found, row), scenarios=scenarios_of(services, runs), swept=swept_in_words,
+        again=again(services, found, row, runs), swept=swept_in_words,
         failed=[run for run in runs if run.ended and not run.finished][:50],
     )  # fmt: skip
 
 
-def scenarios_of(services: Services, runs: list[Run]) -> list[str]:
-    rows = heat.cells_by_id(services, sorted({run.cell for run in runs}))
-    return list(dict.fromkeys(row["scenario"] for row in rows))
-
-
-def again(services: Services, found: Results, row: Any) -> str:
+def again(services: Services, found: Results, row: Any, runs: list[Run]) -> str:
     """The address of the form with the values of this set: to be launched with others."""
     if row is not None:
         values: dict[str, list[str]] = json.loads(row["values"])
         place, seeds = f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}", json.loads(row["seeds"])
         return f"/page/scenario/{place}?{form_query(values, seeds)}"
-    if len(found.scenarios) != 1 or services.database.scenario(PROJECT, found.scenarios[0]) is None:
+    if not runs or len(found.scenarios) != 1 or services.database.scenario(PROJECT, found.scenarios[0]) is None:
         return ""
-    runs = sets.runs_of(services, found.item)
-    if not runs:
-        return ""
-    cell = heat.cells_by_id(services, [runs[0].cell])[0]
-    values = {name: [value] for name, value in json.loads(cell["values"]).items()} | {
+    cell = services.index.cells_by_id([runs[0].cell])[runs[0].cell]
+    values = {name: [value] for name, value in cell.values.items()} | {
         name: list(listed) for name, listed in found.values.items()
     }
     seeds = sorted({run.seed for run in runs})

@@ -13,6 +13,7 @@ from openbach_run.paths import PROJECT
 from openbach_run.results.record import events
 from openbach_run.web import runs, sets
 from openbach_run.web.answers import Services, With, not_found
+from openbach_run.web.ask import SERIES
 from openbach_run.web.instances import find_instance
 from openbach_run.web.page_results import form_query
 from openbach_run.web.render import Form, check_token, shown
@@ -34,7 +35,8 @@ def one_run(folder: str, name: str, request: Request, services: With) -> Respons
         request, services, "run.html", run=run, record=run.record, values=values, route=runs.route_of(run),
         jobs=runs.jobs_of(run), files=runs.FILES, item=f"run={folder}/{name}",
         has_capture=runs.capture_file(services, run) is not None,
-        words=words_of(services, run), again=again(services, run, values), instance=instance_of(services, run),
+        words=words_of(services, run), again=again(services, run, values),
+        with_curves=again(services, run, {**values, SERIES: "0.5"}), instance=instance_of(services, run),
     )  # fmt: skip
 
 

@@ -24,7 +24,6 @@ from openbach_run.results.record import Record, Store, events
 from openbach_run.results.run_files import DamagedRecord
 from openbach_run.web.answers import Services, not_found
 
-NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_. -]{0,120}")
 FILES = ("record.json", "run.json", "commands.sh", "console.log", "result.json", "events.jsonl", "statistics.jsonl")
 """Of a run, that can be read on the page."""
 CAPTURES = ".captures"
@@ -50,7 +49,7 @@ class Run:
 
 def find_run(services: Services, folder: str, name: str) -> Run:
     """A run that has ended, was stopped, or goes on. Raises Refusal (404)."""
-    if not (NAME.fullmatch(folder) and NAME.fullmatch(name)):
+    if any(not one or one.startswith(".") or {"/", "\0"} & {*one} for one in (folder, name)):
         raise not_found("Run", folder=folder, run=name)
     directory = services.launcher.results / folder
     place, goes_on = directory / "runs" / name, False

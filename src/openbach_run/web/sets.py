@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from openbach_run.errors import InputError
 from openbach_run.results import run_files
-from openbach_run.results.record import FINISHED
+from openbach_run.results.record import FINISHED, Store
 from openbach_run.web.answers import Services, not_found
 from openbach_run.web.index import DELETED
 from openbach_run.web.replay import as_date
@@ -63,8 +64,7 @@ class Results:
         return "stopped" if self.stopped else "finished"
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A run of a set, whether it has ended or not."""
 
     folder: str
@@ -106,10 +106,13 @@ def runs_of(services: Services, item: str) -> list[Run]:
     kind, _, name = item.partition("/")
     if kind == "launch":
         rows = services.database.rows(RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part", number_of(name))
-        return [Run(*row) for row in rows]
+        return list(map(Run._make, rows))
     running = services.index.running.get(name, set())
-    runs = [Run(*row) for row in services.database.rows(RUNS_OF_FOLDER, name)]
-    return [replace(run, status=RUNNING) if run.row is None and run.run_id in running else run for run in runs]
+    ask = services.database.rows
+    runs = services.index.remembered((item, "runs"), lambda: list(map(Run._make, ask(RUNS_OF_FOLDER, name))))
+    if not running:
+        return runs
+    return [run._replace(status=RUNNING) if run.row is None and run.run_id in running else run for run in runs]
 
 
 def number_of(text: str) -> int:
@@ -249,7 +252,8 @@ def delete(services: Services, found: Results) -> None:
         aside = results / DELETED / name
         aside.parent.mkdir(exist_ok=True)
         run_files.remove(aside)
-        (results / name).rename(aside)
+        with Store(results / name).opened():  # no command writes there
+            (results / name).rename(aside)
         services.index.look()
     mark(services, found.item, deleted="yes")
 

@@ -32,6 +32,8 @@ FEATURES = {
     "tun": "ip tuntap add dev try_tun mode tun",
     "nft": "nft add table inet try_nft",
     "wireguard": "ip link add try_wg type wireguard",
+    "ip6tnl": "ip link add try_ip6tnl type ip6tnl mode ipip6 local ::1 remote ::2",
+    "ipip": "ip link add try_ipip type ipip local 127.0.0.1 remote 127.0.0.2",
     "ovpn": "ip link add try_ovpn type ovpn",
     "esp": "ip xfrm state add src 10.0.0.1 dst 10.0.0.2 proto esp spi 1 mode tunnel aead 'rfc4106(gcm(aes))' "
     "0x0001020304050607080900010203040506070809 128",
@@ -45,7 +47,7 @@ CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 IN_WORDS = {
     "cpu_model": "the CPU model, which is of virtual time",
     "tun": "TUN interfaces (/dev/net/tun)",
-    "users": "python3 -Sc 'import os; os.setgroups([]); os.setgid(33); os.setuid(33)'",
+    "users": "other users than root in its namespaces",
     "matchall": "the traffic classifier matchall",
 }
 HOW_TO_ALLOW = """\

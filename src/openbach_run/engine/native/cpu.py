@@ -4,7 +4,8 @@
 From /proc/PID/stat: user and system time of a process and of its children that have ended, in ticks of 10 ms; what the
 kernel does for a packet in a soft interrupt counts for the process that it interrupts. A process that has ended counts for its
 host and program as it was seen last, what came after that for its parent. The sum is that of the run's cgroup, where one
-could be made. It is taken over the job that measures: of those that ended by themselves the one that ran longest.
+could be made. It is taken over the job that measures: of those that ended by themselves one that says how much it has
+transferred, or else the one that ran longest.
 """
 
 from __future__ import annotations
@@ -182,11 +183,14 @@ def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
     """Adds the CPU time over the job that measured to the statistics of a run."""
     if not windows:
         return
-    instance = max(windows, key=lambda one: windows[one].after.time_s - windows[one].before.time_s)
-    before, after = windows[instance].before, windows[instance].after
-    job = next(event for event in events(run_dir) if event.get("instance_id") == instance)
-    sent = [one for one in statistics(run_dir) if one["_metadata"].get("job_instance_id") == instance]
-    size = sum(one[name] for one in sent for name in BYTES if isinstance(one.get(name), int | float))
+    sizes: dict[int, float] = defaultdict(float)
+    for one in statistics(run_dir):
+        instance = one["_metadata"].get("job_instance_id", 0)
+        sizes[instance] += sum(one[name] for name in BYTES if isinstance(one.get(name), int | float))
+    transferring = [instance for instance in windows if sizes[instance]]
+    measuring = max(transferring or windows, key=lambda one: windows[one].after.time_s - windows[one].before.time_s)
+    before, after, size = windows[measuring].before, windows[measuring].after, sizes[measuring]
+    job = next(event for event in events(run_dir) if event.get("instance_id") == measuring)
     by_program = {one: time_s - before.programs_s.get(one, 0) for one, time_s in after.programs_s.items()}
     hosts: dict[str, float] = defaultdict(float)
     for (host, _), time_s in by_program.items():
@@ -208,7 +212,7 @@ def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
         for name, suffix, values in lines:
             metadata = {
                 "time": time.time_ns() // 1_000_000, "job_name": name, "agent_name": job["entity"],
-                "job_instance_id": instance, "scenario_instance_id": job["scenario_instance_id"],
+                "job_instance_id": measuring, "scenario_instance_id": job["scenario_instance_id"],
                 **({"suffix": suffix} if suffix else {}),
             }  # fmt: skip
             file.write(json.dumps({**values, "_metadata": metadata}) + "\n")

@@ -19,16 +19,17 @@ from typing import Any
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.native import cpu as cpu_time
 from openbach_run.engine.native.boundary import Boundary, Host, ensure_boundary, host
-from openbach_run.engine.virtual.engine import REAL, VirtualEngine, tidy
+from openbach_run.engine.native.enter import remove
+from openbach_run.engine.virtual.engine import VirtualEngine, tidy
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.progress import Progress
+from openbach_run.results.record import REAL
 
 MAIN = (
     "import sys; sys.path.insert(0, '/opt/openbach-run/src'); from openbach_run.guest import init; init.link_jobs(); "
     "from openbach_run.guest.main import main; sys.exit(main())"
 )
-REMOVAL_LIMIT_S = 5.0
 PYTHON = ("/usr/bin/python3", "-SB", "-c", MAIN)
 
 
@@ -84,23 +85,13 @@ class NativeEngine(VirtualEngine):
             os.close(kept_open)
             os.close(lives)
             if cgroup:
-                _removed(cgroup)
+                remove(cgroup)  # of a run whose keeper was killed
         ended_why = tidy(run_dir, spec) or ended_why
         wall_s = time.monotonic() - started
         outcome = outcome_of(run_dir, wall_s, "", ended_why, guest.returncode)
         if outcome.error is None:
             cpu_time.send(run_dir, watch.windows)
         return outcome
-
-
-def _removed(cgroup: str) -> None:
-    """That of a run whose keeper was killed is removed as soon as its last process has ended."""
-    end_s = time.monotonic() + REMOVAL_LIMIT_S
-    while os.path.exists(cgroup) and time.monotonic() < end_s:
-        with suppress(OSError):
-            os.rmdir(cgroup)
-            return
-        time.sleep(0.01)
 
 
 def cpu_model() -> str:

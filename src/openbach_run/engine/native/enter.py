@@ -23,6 +23,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from types import FrameType
 
@@ -48,6 +49,7 @@ READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 CAPABILITIES = (*range(14), 14, 15, 18, 19, 21, 23, 24, 31)
 """What process 1 may have: no modules (16), raw I/O (17), reboot (22), date (25), devices (27), kernel log (34), and so on."""
 LAST_CAPABILITY = 63
+REMOVAL_LIMIT_S = 5.0
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -148,8 +150,13 @@ def join(cgroup: str, child: int) -> None:
 
 
 def remove(cgroup: str) -> None:
-    with suppress(OSError):
-        os.rmdir(cgroup)
+    """As soon as its last process has ended."""
+    end_s = time.monotonic() + REMOVAL_LIMIT_S
+    while os.path.exists(cgroup) and time.monotonic() < end_s:
+        try:
+            os.rmdir(cgroup)
+        except OSError:
+            time.sleep(0.01)
 
 
 # In the new namespaces

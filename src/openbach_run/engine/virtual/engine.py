@@ -36,12 +36,11 @@ from openbach_run.errors import SetupError
 from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress, Together
 from openbach_run.results import run_files
-from openbach_run.results.record import wrong_event
+from openbach_run.results.record import VIRTUAL, wrong_event
 from openbach_run.results.run_files import DamagedRecord
 
 GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
 """A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for its jobs."""
-VIRTUAL, REAL = "virtual", "real"
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
 SILENCE_LIMIT_S = (
     120.0  # wall time without an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung

@@ -20,7 +20,9 @@ async function takeAnew() {
   const focused = document.activeElement && document.activeElement.id;
   const scrolled = document.querySelector("#live .wide");
   const left = scrolled ? scrolled.scrollLeft : 0;
+  const opened = document.querySelector("#failed[open]") !== null;
   document.getElementById("live").outerHTML = text;
+  if (opened && document.getElementById("failed")) document.getElementById("failed").open = true;
   const table = document.querySelector("#live .wide");
   if (table) table.scrollLeft = left;
   if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
@@ -38,7 +40,7 @@ async function look() {
   try {
     const state = await (await ask(`${place}/state`)).json();
     const live = document.getElementById("live");
-    if (state.version !== live.dataset.version) await takeAnew();
+    if (state.version !== live.dataset.version && !live.querySelector("select:focus")) await takeAnew();
     again = state.done < state.total;
     for (const id of ["stop", "notify"]) if (document.getElementById(id)) document.getElementById(id).hidden = !again;
     const resume = document.getElementById("resume");

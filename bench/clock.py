@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make bench-clock`: the virtual clock against the real one, on the same kernel.
+
+The same runs with both clocks: downloads over GEO and LEO without loss, for each VPN and congestion control, and pings. In
+real time a repetition differs by whatever else the machine did. Printed are the medians with their 95 % intervals, the ratio
+(of transfer times) or the difference (of round-trip times), and whether it is within what it should be. The token bucket
+follows the clock, and changes a transfer too (by up to 2 %): so what counts is real time against virtual time with the same
+bucket; virtual time as it is stands beside it. Real time takes real time: some 10 s a run and half an hour with three
+repetitions. Nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY / "src"))
+
+from openbach_run.results.intervals import estimate  # noqa: E402
+from openbach_run.results.tables import figure  # noqa: E402
+
+VPNS, CONTROLS, ORBITS = "none,wireguard,openvpn_udp,openvpn_tcp", "cubic,bbr2", "geo,leo"
+VIRTUAL, SAME_BUCKET, REAL = CLOCKS = ("virtual", "virtual, ten packets", "real")
+RATIO_WITHIN, RTT_WITHIN_MS = 0.01, 1.0
+Cell = tuple[str, ...]
+
+
+def measured(
+    scenario: str, measure: str, keys: Sequence[str], results: Path, options: Sequence[str], words: Sequence[str]
+) -> dict[Cell, list[float]]:
+    """The measure of each cell's repetitions, as far as they finished."""
+    command = [sys.executable, "-m", "openbach_run", scenario, *words, *options, "--results", str(results), "--quiet"]
+    environment = {**os.environ, "PYTHONPATH": "src"}
+    subprocess.run(command, check=False, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
+    found: dict[Cell, list[float]] = {}
+    for row in csv.DictReader((results / "results.csv").open()):
+        values = found.setdefault(tuple(row[key] for key in keys), [])
+        if row["status"] == "Finished Ok":
+            values.append(float(row[measure]))
+    return found
+
+
+def options_of(clock: str, folder: Path) -> list[str]:
+    """Of the command; `folder` gets the job satcom_link with the bucket of real time."""
+    if clock == REAL:
+        return ["--clock", "real"]
+    if clock == VIRTUAL:
+        return []
+    job = folder / "satcom_link"
+    shutil.copytree(REPOSITORY / "jobs/satcom_link", job, dirs_exist_ok=True)
+    netem = job / "files/netem.py"
+    netem.write_text(netem.read_text().replace('CLOCK = "OPENBACH_RUN_CLOCK"', 'CLOCK = "NO_CLOCK"'))
+    return ["--jobs", str(job)]
+
+
+def compared(title: str, unit: str, both: Mapping[str, Mapping[Cell, list[float]]], as_ratio: bool) -> bool:
+    """Prints a line a cell; whether all are as they should be."""
+    bound = RATIO_WITHIN if as_ratio else RTT_WITHIN_MS
+    words = f"ratio, 1 ± {bound:g}" if as_ratio else f"difference, ± {bound:g} {unit}"
+    print(f"\n{f'{title} ({unit})':36}" + "".join(f"{clock:>26}" for clock in CLOCKS) + f"  {words}")
+    good = True
+    for cell in both[VIRTUAL]:
+        taken = {clock: both[clock].get(cell, []) for clock in CLOCKS}
+        if not all(taken.values()):
+            print(f"{' '.join(cell):36}  without a finished run: {', '.join(one for one in CLOCKS if not taken[one])}")
+            good = False
+            continue
+        virtual, real = (statistics.median(taken[clock]) for clock in (SAME_BUCKET, REAL))
+        found = real / virtual if as_ratio else real - virtual
+        off = abs(found - 1) if as_ratio else abs(found)
+        good &= off <= bound
+        shown = "".join(f"{figure(estimate(values), 3):>26}" for values in taken.values())
+        print(f"{' '.join(cell):36}{shown}  {found:.4f}{'' if off <= bound else '  NOT WITHIN'}")
+    return good
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--size", default="5M")
+    parser.add_argument("--vpns", default=VPNS)
+    parser.add_argument("--controls", default=CONTROLS)
+    parser.add_argument("--orbits", default=ORBITS)
+    parser.add_argument("--results", type=Path, help="kept there; what is there is not run again")
+    arguments = parser.parse_args()
+    print(
+        f"load average {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs, {arguments.repetitions} repetitions"
+    )
+    print("token bucket: one packet (1540 bytes) in virtual time, ten (15400 bytes) in real time", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        place = arguments.results or Path(name)
+        same = ["loss=0", f"vpn={arguments.vpns}", "--seeds", str(arguments.repetitions)]
+        times: dict[str, dict[Cell, list[float]]] = {clock: {} for clock in CLOCKS}
+        pings: dict[str, dict[Cell, list[float]]] = {clock: {} for clock in CLOCKS}
+        for orbit, clock in itertools.product(arguments.orbits.split(","), CLOCKS):
+            words = [f"cc={arguments.controls}", f"size={arguments.size}", *same]
+            keys = ("orbit", "vpn", "cc")
+            options = options_of(clock, Path(name))
+            times[clock] |= measured(orbit, "transfer_time_s", keys, place / f"{orbit}-{clock}", options, words)
+            words = [f"orbit={orbit}", *same]
+            path = place / f"{orbit}-pings-{clock}"
+            pings[clock] |= measured("bench/path_ping.yml", "ping_rtt_ms", ("orbit", "vpn"), path, options, words)
+    good = compared(f"transfer of {arguments.size}", "s", times, as_ratio=True)
+    good &= compared("round-trip time, median of pings", "ms", pings, as_ratio=False)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

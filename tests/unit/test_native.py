@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the native engine decides before a run and makes of what it saw; tests/guest/test_native_runs.py has the runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openbach_run.additions import Additions
+from openbach_run.campaign.execute import PlannedRun, interleaved
+from openbach_run.campaign.needs import check_host
+from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
+from openbach_run.commands.main import parser
+from openbach_run.commands.run import _check_real_time
+from openbach_run.engine.native import cpu
+from openbach_run.engine.native.boundary import FEATURES, Host
+from openbach_run.errors import InputError
+from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.limits import check_declaration
+from openbach_run.paths import REPOSITORY
+
+PACKAGES = load_packages([REPOSITORY / "jobs"])
+ALL = Host(frozenset(FEATURES), frozenset({"reno", "cubic"}))
+
+
+def campaign(scenario: str, *settings: str) -> Campaign:
+    return plan(REPOSITORY / f"scenarios/{scenario}.json", settings, (1,), PACKAGES)
+
+
+def refused(host: Host, scenario: str, *settings: str) -> str:
+    with pytest.raises(InputError) as error:
+        check_host(campaign(scenario, *settings), PACKAGES, Additions(), host)
+    return str(error.value)
+
+
+def without(*features: str) -> Host:
+    return replace(ALL, features=ALL.features - {*features})
+
+
+def test_a_host_with_everything_rules_nothing_out() -> None:
+    cells = ("vpn=none,wireguard,openvpn_udp,strongswan", "cc=reno", "impairment=none,low")
+    check_host(campaign("lan_tcp", *cells), PACKAGES, Additions(), ALL)
+
+
+def test_the_values_that_need_what_is_lacking_are_named() -> None:
+    cells = (
+        "vpn=none,wireguard,openvpn_udp",
+        "cc=reno,bbr2",
+        "rate=100M,unlimited",
+        "delay_ms=0,5",
+        "impairment=none,low",
+    )
+    said = refused(without("netem", "wireguard"), "lan_tcp", *cells)
+    for line in ("rate=100M: needs netem", "delay_ms=5: needs netem", "impairment=low: needs netem",
+                 "vpn=wireguard: needs wireguard", "cc=bbr2: no congestion control of this host's"):  # fmt: skip
+        assert line in said
+    for value in ("openvpn_udp", "unlimited:", "delay_ms=0", "impairment=none", "cc=reno", "vpn=none"):
+        assert value not in said.partition("rules out")[2]
+
+
+def test_a_lan_without_a_rate_needs_no_netem() -> None:
+    cells = ("vpn=none,openvpn_udp", "cc=reno", "rate=unlimited", "delay_ms=0")
+    check_host(campaign("lan_tcp", *cells), PACKAGES, Additions(), without("netem", "tbf", "matchall"))
+
+
+@pytest.mark.parametrize(
+    ("lacking", "vpn", "words"),
+    [
+        ("tun", "nebula_chacha", "vpn=nebula_chacha: needs TUN interfaces"),
+        ("nft", "wireguard", "vpn=wireguard: needs nft"),
+        ("esp", "strongswan_udp", "vpn=strongswan_udp: needs esp"),
+        ("ip6tnl", "yggdrasil", "vpn=yggdrasil: needs ip6tnl"),
+    ],
+)
+def test_what_a_vpn_needs(lacking: str, vpn: str, words: str) -> None:
+    assert words in refused(without(lacking), "lan_tcp", f"vpn={vpn}", "cc=reno", "rate=unlimited", "delay_ms=0")
+
+
+def test_a_satellite_link_and_a_proxy() -> None:
+    cells = ("vpn=none", "cc=reno", "queue=codel", "pep=B")
+    said = refused(without("matchall", "codel", "users"), "geo", *cells)
+    for line in ("orbit=geo: needs the traffic classifier", "queue=codel: needs codel", "pep=B: needs other users"):
+        assert line in said
+
+
+def test_a_parameter_of_the_whole_kernel_is_not_changed() -> None:
+    said = refused(ALL, "lan_tcp", "vpn=none", "cc=cubic_nohystart", "rate=unlimited", "delay_ms=0")
+    assert "cc=cubic_nohystart: sets tcp_cubic/hystart to 0 for the whole kernel, which would change this host" in said
+
+
+def test_needs_are_conditions() -> None:
+    check_declaration("here", {"needs": {"netem": "rate != 'unlimited'"}})
+    for wrong in ({"needs": ["netem"]}, {"needs": {"netem": "rate !="}}):
+        with pytest.raises(InputError, match="here"):
+            check_declaration("here", wrong)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--engine", "native", "--pcap"], "--pcap"),
+        (["--engine", "native", "--workers", "2"], "one at a time"),
+        (["--engine", "native", "--scheduler", "tcp://a:1"], "--scheduler"),
+        (["--clock", "real", "--scheduler", "tcp://a:1"], "--scheduler"),
+        (["--engine", "native", "--clock", "real"], "--clock real is of the virtual engine"),
+        (["--engine", "controller", "--clock", "real"], "--clock real is of the virtual engine"),
+    ],
+)
+def test_options_that_do_not_go_together(words: list[str], said: str) -> None:
+    arguments: argparse.Namespace = parser().parse_intermixed_args(["lan_tcp", *words])
+    with pytest.raises(InputError, match=said):
+        _check_real_time(arguments)
+
+
+def test_repetitions_are_interleaved() -> None:
+    scenario = campaign("lan_ping", "vpn=none", "cc=reno").scenario
+    cells = [CellSpec(Origin(scenario), {"vpn": str(number)}) for number in range(20)]
+    engine: Any = None
+    runs = [PlannedRun(RunSpec(cell, seed), engine, "lan_ping") for cell in cells for seed in (1, 2)]
+    order = interleaved(runs)
+    assert [one.spec.seed for one in order] == [1] * 20 + [2] * 20
+    names = [one.spec.values["vpn"] for one in order]
+    assert sorted(names[:20]) == sorted(names[20:])
+    assert names[:20] != [str(number) for number in range(20)]  # 1 in 20! that they are
+
+
+def test_ticks_of_a_process_whose_name_is_awkward() -> None:
+    fields = "S 1 1 1 0 -1 4194304 0 0 0 0 7 5 11 2 20 0 1 0 100"
+    assert cpu.cpu_ticks(f"42 (a (b) c) {fields}") == ("a (b) c", 12, 13)
+
+
+def test_cpu_time_is_counted_once_and_kept_when_a_process_ends() -> None:
+    """A process below a process 1 of its own burns a second, then ends."""
+    burn = "import time\nwhile time.process_time() < 0.6: pass\n"
+    script = f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {burn!r}]); time.sleep(600)"
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {script!r}])"
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {outer!r}])"]
+    )
+    watch = cpu.Watch(keeper.pid, "")
+    try:
+        before = watch._last
+        end_s = time.monotonic() + 60
+        while (taken := watch._looked().run_s - before.run_s) < 0.6 or any(
+            depth == 2 for depth, _, _ in cpu.descendants(keeper.pid)
+        ):
+            assert time.monotonic() < end_s, taken
+            time.sleep(0.05)
+        assert 0.6 <= watch._looked().run_s < 1.6
+    finally:
+        watch.stop()
+        for _, pid, _ in reversed(list(cpu.descendants(keeper.pid))):
+            os.kill(pid, 9)
+        keeper.kill()
+        keeper.wait()
+
+
+def sample(time_s: float, programs_s: dict[tuple[str, str], float]) -> cpu.Sample:
+    return cpu.Sample(time_s, programs_s, sum(programs_s.values()), 2 * time_s, 0.0)
+
+
+def test_cpu_time_is_that_of_the_job_that_ran_longest(tmp_path: Path) -> None:
+    started = {"t_s": 1.0, "event": "job_started", "function": 1, "scenario_instance_id": 1}
+    events = [
+        {**started, "job": job, "entity": "satvpn_pc_1", "instance_id": number} for job, number in (("a", 1), ("b", 2))
+    ]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+    metadata = {"time": 1, "job_name": "b", "agent_name": "x", "job_instance_id": 2, "scenario_instance_id": 1}
+    (tmp_path / "statistics.jsonl").write_text(json.dumps({"received_bytes": 2 * 10**9, "_metadata": metadata}) + "\n")
+    zero, one, two = sample(0, {}), sample(1, {("box_1", "openvpn"): 0.5}), sample(10, {("box_1", "openvpn"): 4.5})
+    cpu.send(tmp_path, {1: cpu.Window(zero, one), 2: cpu.Window(one, two)})
+    sent = [json.loads(line) for line in (tmp_path / "statistics.jsonl").read_text().splitlines()][1:]
+    by_suffix = {(line["_metadata"]["job_name"], line["_metadata"].get("suffix")): line for line in sent}
+    whole = by_suffix["cpu", None]
+    assert (whole["cpu_s"], whole["cpu_s_per_gb"], whole["cpu_window_s"], whole["cpu_others_s"]) == (
+        4.0,
+        2.0,
+        9.0,
+        14.0,
+    )
+    assert by_suffix["cpu_by_program", "box_1_openvpn"]["cpu_s_per_gb"] == 2.0
+    assert by_suffix["cpu_by_program", "box_1"]["cpu_s"] == 4.0

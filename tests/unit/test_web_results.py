@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The index of results and what is shown of it: it follows the folders, whoever writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from made_up import write_results
+from web import application, visiting, wait_for
+
+from openbach_run.results.record import Store
+from openbach_run.web import ask, compare, heat, sets
+from openbach_run.web.answers import Services
+
+LOOSE = {"vpn": ("none", "wireguard"), "pep": ("none",), "cc": ("cubic",), "loss": ("0", "1")}
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    write_results(tmp_path / "matrix", 3, **LOOSE)
+    app = application(tmp_path)
+    with visiting(app):
+        found: Services = app.state.services
+        wait_for(lambda: looked(found), "the index")
+        yield found
+
+
+def looked(services: Services) -> list[sets.Results]:
+    services.index.look()
+    return sets.all_sets(services)
+
+
+def only(services: Services) -> sets.Results:
+    (found,) = sets.all_sets(services)
+    return found
+
+
+def test_a_folder_of_a_command_is_a_set(services: Services) -> None:
+    found = only(services)
+    assert (found.item, found.total, found.done, found.state) == ("folder/matrix", 24, 24, "finished")
+    assert found.scenarios == ("geo_loss", "leo_loss")
+    assert found.values["vpn"] == ["none", "wireguard"]
+    assert found.command.startswith("./openbach-run campaigns/matrix.yml")
+
+
+def test_the_index_follows_what_is_written_repeated_and_removed(services: Services) -> None:
+    store = Store(services.launcher.results / "matrix")
+    record = store.all()[0]
+    place = store.begin(record.run_id)
+    (place / "statistics.jsonl").write_text("")
+    services.index.look()
+    assert services.index.running["matrix"] == {record.run_id}
+    store.keep(place, type(record)(**{**record.__dict__, "measures": {"transfer_time_s": 1234.5}}))
+    services.index.look()
+    assert 1234.5 in heat.values_of(services, "folder/matrix", "transfer_time_s").values()
+    store.remove(record.run_id)
+    services.index.look()
+    assert (only(services).total, only(services).done, only(services).state) == (24, 23, "waiting")
+    waiting = [run for run in sets.runs_of(services, "folder/matrix") if not run.ended]
+    assert [(run.run_id, run.status) for run in waiting] == [(record.run_id, sets.WAITING)]
+
+
+def test_an_index_is_kept_and_read_again_only_where_something_changed(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def load(store: Store, run_id: str) -> None:
+        read.append(run_id)
+
+    monkeypatch.setattr(Store, "load", load)
+    with visiting(application(tmp_path)) as client:
+        assert client.get("/page/set/folder/matrix/state").json()["done"] == 24
+        assert read == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"q": "matrix"}, True), ({"q": "vpn=wireguard loss=1"}, True), ({"q": "vpn=wire*"}, True),
+        ({"q": "vpn=nebula"}, False), ({"scenario": "leo_loss"}, True), ({"scenario": "voip"}, False),
+        ({"state": "finished"}, True), ({"state": "failed"}, False),
+        ({"tag": "paper"}, True), ({"tag": "none"}, False), ({"from": "2020-01-01"}, True), ({"to": "2020-01-01"}, False),
+        ({"deleted": "yes"}, False), ({"q": "%"}, False),
+    ],
+)  # fmt: skip
+def test_finding(services: Services, asked: dict[str, str], found: bool) -> None:
+    sets.mark(services, "folder/matrix", tags="paper, draft")
+    assert bool(sets.matching(services, sets.all_sets(services), asked)) is found
+
+
+def test_the_heat_map_has_the_medians_of_the_records(services: Services) -> None:
+    runs = sets.runs_of(services, "folder/matrix")
+    made = heat.heat(
+        services, "folder/matrix", runs, {"scenario": "leo_loss", "across": "loss", "only.vpn": "wireguard"}
+    )
+    assert made is not None and (made.down, made.columns, made.cells) == ([], ["0", "1"], 2)
+    records = Store(services.launcher.results / "matrix").all()
+    wanted = sorted(
+        one.measures["transfer_time_s"] for one in records
+        if one.scenario == "leo_loss" and one.arguments["vpn"] == "wireguard" and one.arguments["loss"] == "1"
+    )  # fmt: skip
+    cell = made.rows[0][1][1]
+    assert cell is not None and cell.found is not None
+    assert (cell.found.median, cell.found.low, cell.found.high, cell.level) == (wanted[1], wanted[0], wanted[2], 9)
+
+
+def test_ratios_are_paired_and_differences_named(services: Services) -> None:
+    runs = sets.runs_of(services, "folder/matrix")
+    made = heat.heat(services, "folder/matrix", runs, {"across": "vpn", "only.loss": "1"})
+    assert made is not None
+    words = [("cell", f"folder/matrix/{cell.key}") for cell in made.rows[0][1] if cell is not None]
+    items = compare.items_of(services, [*words, ("run", "matrix/none"), ("cell", "x")])
+    assert [one.label for one in items] == ["none", "wireguard"]
+    assert compare.differences(items) == ["vpn"]
+    assert compare.warnings(items) == []
+    row = compare.ratios(services, items, 0)[0]
+    found = row.ratios[1]
+    assert row.words == "transfer time (s)" and found is not None and found.seeds == 3 and 1.0 < found.median < 1.02
+
+
+@pytest.mark.parametrize("path", ["page/results?page=99999999999999999999999", "page/results?from=x&to=%00&q=a=b=c"])
+def test_addresses_may_be_anything(services: Services, tmp_path: Path, path: str) -> None:
+    with visiting(application(tmp_path)) as client:
+        assert client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "page/set/folder/..", "page/set/folder/.captures", "page/set/launch/x", "page/run/matrix/..", "page/run/../matrix",
+        "page/run/matrix/0/file/record.json", "page/curves.json?run=..%2F..%2Fetc/x", "page/curves.json",
+        "page/link/x.svg",
+    ],
+)  # fmt: skip
+def test_nothing_else_of_the_machine_is_shown(services: Services, tmp_path: Path, path: str) -> None:
+    with visiting(application(tmp_path)) as client:
+        for accept in ("*/*", "text/html"):
+            assert client.get(path, headers={"accept": accept}).status_code == 404
+
+
+def form_token(client: TestClient) -> str:
+    return client.get("/page/set/folder/matrix").text.partition('name="token" value="')[2].partition('"')[0]
+
+
+def test_a_deleted_folder_comes_back_as_it_was(services: Services, tmp_path: Path) -> None:
+    with visiting(application(tmp_path)) as client:
+        token = {"token": form_token(client)}
+        before = sorted(tmp_path.glob("matrix/runs/*/record.json"))
+        assert client.post("/page/delete/folder/matrix").status_code == 403
+        with Store(tmp_path / "matrix").opened():
+            assert client.post("/page/delete/folder/matrix", data=token).status_code == 422
+        assert client.post("/page/delete/folder/matrix", data=token).status_code == 200
+        assert client.get("/page/set/folder/matrix").status_code == 404
+        assert "results/matrix" in client.get("/page/results?deleted=yes").text
+        assert client.post("/page/restore/folder/matrix", data=token).status_code == 200
+        assert sorted(tmp_path.glob("matrix/runs/*/record.json")) == before
+        client.post("/page/delete/folder/matrix", data=token)
+        assert client.post("/page/remove/folder/matrix", data=token).status_code == 200
+        assert not list(tmp_path.glob("**/record.json"))
+
+
+def test_the_forecast_knows_the_cells_that_are_there(services: Services) -> None:
+    given = {"vpn": ["none"], "pep": ["none"], "cc": ["cubic"], "loss": ["0"], "size": ["30M"]}
+    found = ask.check(services, "satvpn", "geo_loss", given, "2")
+    assert found.errors == {}
+    assert found.text.startswith("1 cell, 2 runs; about ") and "known cells of geo_loss" in found.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("loss", "-1"), ("size", "10X"), ("rate", "fast"), ("buffer_bdp", "0"), ("link_file", "nofile.csv"), ("cc_pep", "bbr9"),
+     ("cc_pep", "$nothing"), ("orbit", "mars"), ("vpn", "")],
+)  # fmt: skip
+def test_what_is_wrong_is_told_of_its_field(services: Services, name: str, value: str) -> None:
+    common = {"vpn": ["none"], "pep": ["none"], "cc": ["cubic"], "loss": ["0"], "size": ["1M"]}
+    given = {**common, name: [value] if value else []}
+    found = ask.check(services, "satvpn", "geo", given, "1")
+    assert list(found.errors) == [name]
+
+
+def test_a_campaign_that_is_written_otherwise_is_read_at_once(services: Services) -> None:
+    folder = services.launcher.results / "matrix"
+    document = json.loads((folder / "campaign.json").read_text())
+    document["runs"].append({**document["runs"][0], "run_id": "f" * 16, "seed": 99})
+    (folder / "campaign.json").write_text(json.dumps(document, indent=1))
+    services.index.look()
+    assert only(services).total == 25
