@@ -139,7 +139,7 @@ def campaigns_of(
         campaign = plan(path, arguments.settings, seeds or (1,), packages)
     except Malformed as error:
         raise InputError(f"{path}: {error}") from error
-    takes_more = seeds is None and arguments.engine != "controller"  # whose clock is real
+    takes_more = seeds is None and arguments.engine == "virtual" and arguments.clock != "real"  # real time is long
     return [replace(campaign, more_seeds=tuple(range(2, MIN_SEEDS + 1))) if takes_more else campaign]
 
 
