@@ -46,7 +46,7 @@ def test_the_whole_table_is_the_default() -> None:
         "rate": "10M", "return_rate": "same", "buffer_bdp": "1", "queue": "fifo", "jitter_ms": "0", "link_file": "none",
         "burst_packets": "1", "loss_at": "satellite", "orbit": "geo", "delay_ms": "250", "return_loss": "same",
         "buffer": "none", "terrestrial_ms": "0", "direction": "download", "http": "none",
-        "warm_up": "none", "cpu": "free", "cpu_scale": "1",
+        "warm_up": "none", "cpu": "free", "cpu_scale": "1", "cpu_pop": "same", "cpu_scale_pop": "same",
     }  # fmt: skip
 
 

@@ -61,12 +61,13 @@ def test_udp_that_did_not_arrive_is_lost_also_the_last_packets() -> None:
     read = udp_stress.measured({
         "start": {"test_start": {"blksize": 1000}},
         "end": {
+            "streams": [{"udp": {"out_of_order": 3}}],
             "sum_sent": {"bytes": 100_000, "seconds": 1.0, "packets": 100},
             "sum_received": {"packets": 90, "lost_packets": 10, "seconds": 2.0, "jitter_ms": 0.5},
         },
     })  # fmt: skip
     assert (read["received_packets"], read["loss_pct"], read["received_bps"]) == (80, 20.0, 320_000)
-    assert read["offered_bps"] == 800_000
+    assert (read["offered_bps"], read["out_of_order_packets"]) == (800_000, 3)
 
 
 @given(st.integers(576, 9000), st.integers(1280, 9000))

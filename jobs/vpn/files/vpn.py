@@ -54,6 +54,7 @@ PUBLIC_LIMIT = 16 << 20
 UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
 FREE = "free"
+CPUS = Path(__file__).parent / "cpus"
 """A host whose CPU costs nothing."""
 STREAMS = ("TCP", "MPTCP", "TLS")
 """Carriers whose congestion control is that of the tunnel; beside others a connection may be there for control."""
@@ -112,6 +113,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
+    if arguments.cpu != FREE and not (CPUS / f"{arguments.cpu}.json").is_file():
+        parser.error(
+            f"cpu is {arguments.cpu}: {FREE}, or one of {', '.join(sorted(one.stem for one in CPUS.glob('*.json')))}"
+        )
     own, other = (address.format(arguments.tunnel) for address in TUNNEL_IPS[arguments.role])
     arguments.device = f"{'hub' if arguments.role == 'coordinator' else 'vpn'}{arguments.tunnel}"
     arguments.exchange_port = EXCHANGE_PORT - arguments.tunnel
