@@ -24,8 +24,8 @@ CELLS = (
     ("lan_reconnect", "vpn=wireguard", "event=restart", "pings=100", "event_after_s=2", "event_s=2"),
 )
 """All jobs, with everything that they send."""
-ELSEWHERE = {"daemons": ("user_s", "system_s", "host_"), "vpn": ("cpu_",)}
-"""How names begin that are sent only where the clock is real, or (test_cpu.py) with the profile of a CPU."""
+ELSEWHERE = {"daemons": ("user_s", "system_s", "host_")}
+"""How names begin that are sent only where the clock is real."""
 
 
 def statistics(runs: Iterable[Run]) -> dict[str, set[str]]:

@@ -109,7 +109,8 @@ def test_a_page_over_quic_passes_every_tunnel_and_no_proxy(run_cells: RunCells, 
 
 def test_what_congestion_control_is_set_does_not_change_quic(run_cells: RunCells) -> None:
     loads = run_cells("web", "vpn=none", "pep=none", "http=3", "loads=1", "orbit=leo", "cc=cubic,bbr2", "loss=0.5")
-    assert len({run.row["page_load_time_s"] for run in loads}) == 1
+    one, other = (float(run.row["page_load_time_s"]) for run in loads)
+    assert abs(one - other) < 1e-5  # setting the one takes some system calls more
 
 
 def test_each_flow_has_its_own_tunnel_with_a_proxy_at_its_ends_too(run_cells: RunCells) -> None:
