@@ -68,6 +68,10 @@ def test_the_values_that_need_what_is_lacking_are_named() -> None:
         assert value not in said.partition("rules out")[2]
 
 
+def test_what_is_the_same_as_something_else_needs_nothing_of_its_own() -> None:
+    check_host(campaign("geo", "vpn=none", "cc=cubic", "loss=0"), PACKAGES, Additions(), without("cpu_model"))
+
+
 def test_a_lan_without_a_rate_needs_no_netem() -> None:
     cells = ("vpn=none,openvpn_udp", "cc=reno", "rate=unlimited", "delay_ms=0")
     check_host(campaign("lan_tcp", *cells), PACKAGES, Additions(), without("netem", "tbf", "matchall"))

@@ -13,7 +13,7 @@ from string import Template
 from typing import Any
 
 from openbach_run.additions import Additions, description
-from openbach_run.campaign.plan import Campaign
+from openbach_run.campaign.plan import Campaign, own_values
 from openbach_run.engine.native.boundary import IN_WORDS, Host
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
@@ -29,11 +29,12 @@ def check_host(campaign: Campaign, packages: Mapping[str, Package], additions: A
     jobs = {name: package.job for name, package in packages.items()}
     places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     reasons: dict[str, str] = {}
-    for cell in campaign.cells:
-        for feature, use in needed(places, cell).items():
+    for cell in (own_values(campaign, one) for one in campaign.cells):
+        given = [use for use in places if use.names <= cell.keys()]
+        for feature, use in needed(given, cell).items():
             if feature not in host.features:
                 reasons[_given(use, cell)] = f"needs {IN_WORDS.get(feature, feature)}"
-        for use, kind, name in _folders(places, cell, additions):
+        for use, kind, name in _folders(given, cell, additions):
             if why := _why_not(additions, kind, name, host):
                 reasons[_given(use, cell)] = why
     if reasons:

@@ -335,11 +335,14 @@ def wrong_in(campaign: Campaign, jobs: Mapping[str, Job]) -> Iterator[tuple[dict
     """Cells, and what of their values jobs would refuse: of all cells those that are the first with something that can be
     wrong."""
     places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
-    followers = [name for name, value in campaign.constants.items() if value == SAME]
     groups = [*(use.names for use in places), *names_used(campaign.scenario, jobs)]
     for cell in _first_of_each(campaign.cells, groups):
-        own = {name: value for name, value in cell.items() if value != SAME or name not in followers}
-        yield cell, wrong_values(places, own)
+        yield cell, wrong_values(places, own_values(campaign, cell))
+
+
+def own_values(campaign: Campaign, cell: Mapping[str, str]) -> dict[str, str]:
+    """Those of a cell that are not `same` as another one, which is there itself."""
+    return {name: value for name, value in cell.items() if value != SAME or campaign.constants.get(name) != SAME}
 
 
 def notes_of(campaign: Campaign, jobs: Mapping[str, Job]) -> list[str]:
