@@ -102,7 +102,9 @@ def test_the_job_takes_no_value_beyond_its_limits(option: str, said: str, capsys
 
 
 def test_a_vpn_without_an_interface_has_no_costs() -> None:
-    arguments = vpn.parse(["--cpu=vm_xeon_2500", "strongswan_policies", "10.0.0.1", "10.0.0.2", "10.1.0.0/24", "client"])
+    arguments = vpn.parse(
+        ["--cpu=vm_xeon_2500", "strongswan_policies", "10.0.0.1", "10.0.0.2", "10.1.0.0/24", "client"]
+    )
     with pytest.raises(SystemExit, match="no interface of its own"):
         vpn.cpu_of(arguments, {"device": False})
     arguments.cpu = vpn.FREE
