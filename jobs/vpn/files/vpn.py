@@ -54,8 +54,8 @@ PUBLIC_LIMIT = 16 << 20
 UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
 FREE = "free"
-CPUS = Path(__file__).parent / "cpus"
 """A host whose CPU costs nothing."""
+CPUS = Path(__file__).parent / "cpus"
 STREAMS = ("TCP", "MPTCP", "TLS")
 """Carriers whose congestion control is that of the tunnel; beside others a connection may be there for control."""
 ENDS = 2

@@ -30,11 +30,11 @@ def check_host(campaign: Campaign, packages: Mapping[str, Package], additions: A
     places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     reasons: dict[str, str] = {}
     for cell in (own_values(campaign, one) for one in campaign.cells):
-        given = [use for use in places if use.names <= cell.keys()]
-        for feature, use in needed(given, cell).items():
+        own = [use for use in places if use.names <= cell.keys()]
+        for feature, use in needed(own, cell).items():
             if feature not in host.features:
                 reasons[_given(use, cell)] = f"needs {IN_WORDS.get(feature, feature)}"
-        for use, kind, name in _folders(given, cell, additions):
+        for use, kind, name in _folders(own, cell, additions):
             if why := _why_not(additions, kind, name, host):
                 reasons[_given(use, cell)] = why
     if reasons:
