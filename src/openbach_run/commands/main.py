@@ -112,6 +112,11 @@ def parser() -> argparse.ArgumentParser:
         "--pcap", action="store_true", help="keep every packet of every interface (some 300 MB for 30 MB transferred)"
     )
     made.add_argument(
+        "--keys",
+        action="store_true",
+        help="with --pcap: keep the keys of WireGuard's tunnels, too; what is in them can then be seen (docs/captures.md)",
+    )
+    made.add_argument(
         "--format",
         choices=[*TABLE_FORMATS, "csv", "json"],
         default="table",
