@@ -120,7 +120,7 @@ def causes(samples: str, processes: Container[int], addresses: Mapping[str, int]
         elif program in ("linux", "uml-userspace"):
             cause = "the guest's programs themselves"
         else:
-            cause = "hash of the capture" if "libcrypto" in place else COMMAND
+            cause = "hash of the capture" if "blake3" in place else COMMAND
         found[cause] += 1
     return found
 

@@ -9,7 +9,6 @@ are hashed, or kept with `pcap`.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import select
@@ -22,6 +21,8 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from blake3 import blake3
 
 from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of
 from openbach_run.engine.contract import OnEvent, Outcome
@@ -186,7 +187,7 @@ class VirtualEngine:
             capture.join()  # no process of the guest is left then
         ended_why = tidy(run_dir, spec) or ended_why
         wall_s = time.monotonic() - started
-        return outcome_of(run_dir, wall_s, capture.sha256, ended_why, guest.returncode)
+        return outcome_of(run_dir, wall_s, capture.hash, ended_why, guest.returncode)
 
     def stop(self) -> None:
         """Ends every guest that runs, and lets no other one start."""
@@ -278,7 +279,7 @@ class _Capture(threading.Thread):
         super().__init__(daemon=True)
         self._packets = packets
         self._keep = keep
-        self._digest = hashlib.sha256()
+        self._digest = blake3()
         self.start()
 
     def run(self) -> None:
@@ -288,7 +289,7 @@ class _Capture(threading.Thread):
             self._keep.write(buffer[:size])
 
     @property
-    def sha256(self) -> str:
+    def hash(self) -> str:
         return self._digest.hexdigest()
 
 
