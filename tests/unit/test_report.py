@@ -46,6 +46,7 @@ from openbach_run.report.settings import Setting, conditions, settings
 from openbach_run.report.verdicts import sentences, undecided, verdict_in_words, verdict_of
 from openbach_run.report.words import decimals, figure, in_good_units, said, value_of
 from openbach_run.report.write import CLAIMS, TEMPLATES
+from openbach_run.results.chance import WARNING
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import Table, as_markdown, plain
@@ -392,6 +393,17 @@ def test_changes_are_against_the_baseline(campaigns: Campaigns) -> None:
     other = changes_table(geo, "0", {"vpn": "wireguard"})
     assert other is not None
     assert other.rows and not any(row[0] == "WireGuard" for row in other.rows)
+
+
+def test_every_table_of_one_seed_under_random_loss_warns(tmp_path: Path) -> None:
+    """Also where only some of its cells have one seed; without loss it says that there is one."""
+    found = read_campaigns([write_results(tmp_path / "one", seeds=1, vpn=("none", "wireguard"))])
+    geo, _ = settings(found)
+    baseline = {"vpn": "none", "pep": "none"}
+    for loss, words in (("1", WARNING), ("0.1", WARNING), ("0", "one seed: no interval")):
+        changes = changes_table(geo, loss, baseline)
+        assert changes is not None and changes.note == words
+    assert all(WARNING in table.note for table in (times_table(geo), *measures_tables(geo).values()))
 
 
 def test_all_files_are_there(report: Path) -> None:

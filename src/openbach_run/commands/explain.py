@@ -143,10 +143,18 @@ def main(argv: list[str]) -> int:
 
     again_s = platform.seconds(platform.to_do([{}], judging)) + platform.seconds(platform.cells({}, judging))
     kept_s = min(again_s, KEPT * budget_s)
+    no_more_together = arguments.confirm
 
     def may_try(choice: Choice) -> bool:
+        """Choices of several alternatives are many, and cost much the same: after the first that takes too long only those are
+        looked at that have been begun."""
+        nonlocal no_more_together
+        if len(choice) > 1 and no_more_together and not platform.folder(choice, searching).exists():
+            return False
         to_do = platform.to_do([choice], searching)
-        return not to_do or (not arguments.confirm and platform.seconds(to_do) <= left_s() - kept_s)
+        fits = not to_do or (not arguments.confirm and platform.seconds(to_do) <= left_s() - kept_s)
+        no_more_together |= len(choice) > 1 and not fits
+        return fits
 
     found = search(assumptions, lambda choice: platform.judged(choice, searching), may_try)
     found = replace(found, again=_again(found, platform, judging, left_s))
@@ -217,9 +225,7 @@ class Platform:
         if not self.quiet:
             print(f"explain: {words(choice)}", file=sys.stderr)
         listed = ",".join(map(str, seeds)) + ","
-        of_seeds = "search" if min(seeds) >= FIRST_SEED else "judged"
-        name = file_name(of_seeds, *(f"{name}_{value}" for name, value in sorted(choice.items())))
-        folder = self.results / (name if choice else f"{name}-ours")
+        folder = self.folder(choice, seeds)
         scenarios = scenarios_under(self.scenarios, choice, self.assumptions)
         try:
             run_campaign(folder, scenarios, listed, self.workers, self.quiet)
@@ -230,6 +236,11 @@ class Platform:
         self._note(campaigns.records)
         claimed = as_claimed(campaigns, choice, self.assumptions)
         return [judge(name, one, claimed) for name, one in self.described.items()]
+
+    def folder(self, choice: Choice, seeds: Sequence[int]) -> Path:
+        of_seeds = "search" if min(seeds) >= FIRST_SEED else "judged"
+        named = [f"{name}_{value}" for name, value in sorted(choice.items())]
+        return self.results / file_name(of_seeds, *(named or ["ours"]))
 
     def cells(self, choice: Choice, seeds: Sequence[int]) -> list[dict[str, str]]:
         return cells_of(scenarios_under(self.scenarios, choice, self.assumptions), seeds)
