@@ -327,8 +327,11 @@ def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
     assert (first.ours, first.joint, first.holds_under) == ("does not hold", "holds", "buffer: two")
     assert first.drivers[0].words.startswith("buffer: two (× 0.92 [0.92–0.92])")
     text = (tmp_path / "o/assumptions.md").read_text()
-    assert "| all | 0 | 4 | 4 |" in text
+    assert "| all findings | 0 | 4 | 4 |" in text and "| whole claims | 0 | 1 | 1 |" in text
     assert "Without effect alone: queue: codel" in text
+    assert (tmp_path / "o/best.yml").read_text().startswith("# buffer: two; found by\n# ./openbach-run explain C3 ")
+    best = read_yaml(tmp_path / "o/best.yml")["scenarios"]
+    assert best and all(entry["values"]["buffer_bdp"] == ["2"] for entry in best)
     assert "× 1.06 [" not in text and "buffer: four | × 1.06 |" in text, "one seed has no interval"
 
 

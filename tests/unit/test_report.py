@@ -23,7 +23,7 @@ from pypdfium2 import raw as pdfium_c
 from openbach_run.commands import main
 from openbach_run.openbach.measures import from_name
 from openbach_run.paths import REPOSITORY
-from openbach_run.report import document
+from openbach_run.report import document, write
 from openbach_run.report.cells import Campaigns, Cell, Partners, matches, read_campaigns
 from openbach_run.report.claims import (
     BUT_FOR,
@@ -40,6 +40,7 @@ from openbach_run.report.claims import (
     why,
 )
 from openbach_run.report.content import advice_table, changes_table, failures, measures_tables, times_table
+from openbach_run.report.explained import FILE, Change, Explained, Map, assumptions_of
 from openbach_run.report.figures import _to_scale
 from openbach_run.report.recommendations import advice, recommend
 from openbach_run.report.settings import Setting, conditions, settings
@@ -717,6 +718,29 @@ def test_advice_is_by_what_one_controls(campaigns: Campaigns) -> None:
     row = next(row for row in table.rows if row[:2] == ["GEO, 1 % loss", "end hosts, PEP and VPN"])
     assert row[2] == "OpenVPN TCP, PEP B; BBRv2"
     assert row[5] == "BBRv2: WireGuard and OpenVPN UDP (PEP B), OpenVPN TCP (no PEP)"
+
+
+def test_a_claim_has_the_assumptions_under_which_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their effects: an interval over the seeds, or that there was one seed."""
+    changes = [
+        Change("buffer", "2 BDP", 1.131, 1.102, 1.164, 5, "×", -3),
+        Change("queue", "fq_codel", 0.95, None, None, 1, "×", 1),
+        Change("LEO delay", "20 ms", 1.0, None, None, 1, "×", 0),
+    ]
+    found = Explained("C1", "VPN against no VPN, no PEP", "geo", "does not hold", "holds", "buffer: 2 BDP", changes)
+    told = ("./openbach-run explain", "", False, "buffer: 2 BDP", "campaigns/claims.yml", "seed 101", "seeds 1 to 5")
+    (tmp_path / FILE).write_text(Map(*told, 7, ["LEO delay: 50 ms"], [], ["all as ours"], [found]).as_json())
+    assert assumptions_of(tmp_path) == Map(*told, 7, ["LEO delay: 50 ms"], [], ["all as ours"], [found])
+    monkeypatch.setattr(write, "ASSUMPTIONS", tmp_path)
+    results = write_results(tmp_path / "own", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("0",))
+    assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    text = (tmp_path / "report/report.md").read_text()
+    drivers = "Driven by buffer: 2 BDP (× 1.13 [1.10–1.16]); queue: fq_codel (× 0.95, one seed). Under the joint set: holds."
+    assert f"VPN against no VPN, no PEP, GEO: holds under buffer: 2 BDP. {drivers}" in re.sub(r"\s+", " ", text)
+    assert "Of 1 findings 0 hold as our scenarios are, 1 under the joint set, both with seeds 1 to 5" in re.sub(
+        r"\s+", " ", text
+    )
+    assert len(PdfDocument(tmp_path / "report/report.pdf")) > 1
 
 
 def test_one_configuration_is_no_choice(tmp_path: Path) -> None:

@@ -357,7 +357,9 @@ def _write(
     (output / FILE).write_text(told.as_json())
     (output / "tried.csv").write_text(tried_csv(found))
     best = {"seeds": MIN_SEEDS, "scenarios": scenarios_under(scenarios, found.best.choice, assumptions)}
-    (output / "best.yml").write_text(yaml.safe_dump(best, sort_keys=False))
+    with_ours = f"--with {_shown(ALTERNATIVES)}"
+    head = f"# {told.joint}; found by\n# {told.command}\n# To be run with: ./openbach-run best.yml {with_ours}\n"
+    (output / "best.yml").write_text(head + yaml.safe_dump(best, sort_keys=False))
 
 
 def _shown(path: Path) -> str:

@@ -227,8 +227,10 @@ def _held(found: Map) -> Table:
         [claim, str(found.held("ours", claim)), str(found.held("joint", claim)), str(len(found.of(claim)))]
         for claim in claims
     ]
-    rows.append(["all", *(str(one) for one in (found.held("ours"), found.held("joint"), len(found.findings)))])
-    note = "a finding is one part of a claim on one orbit"
+    rows.append(["all findings", *(str(one) for one in (found.held("ours"), found.held("joint"), len(found.findings)))])
+    whole = [sum(found.held(under, one) == len(found.of(one)) for one in claims) for under in ("ours", "joint")]
+    rows.append(["whole claims", *map(str, whole), str(len(claims))])
+    note = "a finding is one part of a claim on one orbit; a claim holds as a whole if all its findings do"
     return Table("Findings that hold", ["claim", "as ours", "under the joint set", "of"], rows, note, 1)
 
 
