@@ -673,7 +673,10 @@ def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(tmp_path: Pa
         ("delay_ms", "250", "one-way delay 250 ms"),
         ("burst_packets", "3", "losses of 3 packets in a row on average"),
         ("link_file", "none", "no link file"),
-        ("cc_pep", "same", "transport of the PEP: the same"),
+        ("cc_pep", "same", "transport of the PEP as at the end hosts"),
+        ("cc_2", "same", "transport of the second flow as that of the first"),
+        ("return_loss", "same", "random loss from the user as towards the user"),
+        ("mine", "same", "mine: the same"),
         ("wait_ms", "5", "wait 5 ms"),
     ],
 )

@@ -41,6 +41,11 @@ UNITS = {"loss": "%", "return_loss": "%", "initcwnd": "segments", "initcwnd_pep"
          "return_rate": "bit/s", "size": "bytes", "warm_up": "bytes"}  # fmt: skip
 LINK = ("rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "jitter_ms")
 """What a link file says in place of the arguments."""
+LEADERS = {
+    "return_": "towards the user", "cpu_": "that of the box", "_pep": "at the end hosts", "_tunnel": "at the end hosts",
+    "_2": "that of the first",
+}  # fmt: skip
+"""Whose value `same` is, by how an argument's name begins or ends."""
 SUFFIXES = {"forward": "towards the user", "return": "from the user"}
 
 
@@ -95,7 +100,8 @@ def _large(value: float, unit: str) -> str:
 def said(name: str, value: str) -> str:
     """`no VPN`, `PEP B`, `0.1 % loss`, `buffer 2 bandwidth-delay products`: an argument's value, for a sentence."""
     if value == SAME:
-        return f"{argument(name)}: the same"
+        whose = [whose for mark, whose in LEADERS.items() if name.startswith(mark) or name.endswith(mark)]
+        return f"{argument(name)} as {whose[0]}" if whose else f"{argument(name)}: the same"
     match name:
         case "vpn":
             return "no VPN" if value == "none" else named(value)
