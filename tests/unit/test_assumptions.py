@@ -362,6 +362,9 @@ def test_an_interrupted_search_writes_what_it_has(
     assert main.main(["explain", "C3", *options]) == 130
     found = assumptions_of(tmp_path / "o")
     assert found is not None and found.tried == 2 and found.untried == ["queue: codel", "buffer: four"]
+    made_up.ran, made_up.interrupts_at = [], 0
+    assert main.main(["explain", "C3", *options]) == 130, "nothing was found yet"
+    assert assumptions_of(tmp_path / "o") == found
 
 
 def test_what_was_found_can_be_confirmed_without_more_search(

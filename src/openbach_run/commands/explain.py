@@ -157,6 +157,8 @@ def main(argv: list[str]) -> int:
         return fits
 
     found = search(assumptions, lambda choice: platform.judged(choice, searching), may_try)
+    if not found.tried:
+        raise KeyboardInterrupt
     found = replace(found, again=_again(found, platform, judging, left_s))
     command = shlex.join(["./openbach-run", "explain", *argv])
     told = map_of(found, command, commit() or "", _shown(campaign), _in_words(searching), _in_words(judging))
@@ -221,7 +223,7 @@ class Platform:
         self._note(Store(self.results).all())
 
     def judged(self, choice: Choice, seeds: Sequence[int]) -> list[Claim]:
-        """Raises Stop for a search that is interrupted after its first choice."""
+        """Raises Stop when it is interrupted."""
         if not self.quiet:
             print(f"explain: {words(choice)}", file=sys.stderr)
         listed = ",".join(map(str, seeds)) + ","

@@ -185,10 +185,19 @@ def _search(assumptions: Mapping[str, Assumption], try_one: Callable[[Choice], T
     influential = {pair: found for pair, found in alone.items() if _is_moved(base, found)}
     promise = _Promise(base, influential)
     starts = (try_one(promise.nearest()), try_one(_better(base, influential)))
-    here = min((base, *alone.values(), *filter(None, starts)), key=lambda one: one.distance)
-    while here is not None:
-        there = (try_one(choice) for choice in promise.neighbours(here))
-        here = next((one for one in there if one and one.distance < here.distance), None)  # type: ignore[assignment]
+
+    def cost(one: Tried) -> float:
+        return _cost(base, one.distance, one.choice)
+
+    here: Tried | None = min((base, *alone.values(), *filter(None, starts)), key=cost)
+    while here is not None and (here.distance or here.choice):
+        least, there = cost(here), (try_one(choice) for choice in promise.neighbours(here))
+        here = next((one for one in there if one and cost(one) < least), None)
+
+
+def _cost(base: Tried, distance: float, choice: Choice) -> float:
+    """An assumption is another one than ours only if that brings the claims nearer by more than MARGIN of how far they are."""
+    return distance + MARGIN * base.distance * len(choice)
 
 
 def _better(base: Tried, influential: Mapping[Pair, Tried]) -> dict[str, str]:
@@ -229,23 +238,26 @@ class _Promise:
     def nearest(self) -> dict[str, str]:
         """The choice that promises most."""
         here: dict[str, str] = {}
-        least = self.distance(self._base, here)
+        least = self._base.distance
         while True:
             there = [
-                (self.distance(self._base, choice), number, choice)
+                (_cost(self._base, self.distance(self._base, choice), choice), together, number, choice)
                 for together in range(1, MOST_TOGETHER + 1)
                 for number, choice in enumerate(_changed(here, self._influential, together))
             ]
-            distance, _, choice = min(there, default=(least, 0, here))
-            if distance > least - 1e-9:
+            cost, _, _, choice = min(there, default=(least, 0, 0, here))
+            if cost >= least:
                 return here
-            here, least = choice, distance
+            here, least = choice, cost
 
     def neighbours(self, here: Tried) -> Iterator[dict[str, str]]:
         """What differs in one assumption, what promises most first; then what differs in more, in the same order."""
         for together in range(1, MOST_TOGETHER + 1):
             choices = list(_changed(here.choice, self._influential, together))
-            promised = sorted((self.distance(here, choice), number) for number, choice in enumerate(choices))
+            promised = sorted(
+                (_cost(self._base, self.distance(here, choice), choice), number)
+                for number, choice in enumerate(choices)
+            )
             yield from (choices[number] for _, number in promised)
 
 
