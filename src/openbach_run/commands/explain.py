@@ -240,9 +240,8 @@ class Platform:
         return [judge(name, one, claimed) for name, one in self.described.items()]
 
     def folder(self, choice: Choice, seeds: Sequence[int]) -> Path:
-        of_seeds = "search" if min(seeds) >= FIRST_SEED else "judged"
         named = [f"{name}_{value}" for name, value in sorted(choice.items())]
-        return self.results / file_name(of_seeds, *(named or ["ours"]))
+        return self.results / file_name(*(one.replace(" ", "_") for one in (*(named or ["ours"]), _in_words(seeds))))
 
     def cells(self, choice: Choice, seeds: Sequence[int]) -> list[dict[str, str]]:
         return cells_of(scenarios_under(self.scenarios, choice, self.assumptions), seeds)
