@@ -658,7 +658,15 @@ def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(tmp_path: Pa
         "link file mine.csv, which lasts 60 s: 20 Mbit/s towards the user on average (from 10 Mbit/s"
     )
     assert "2 Mbit/s from the user" in told[0]
-    assert set(told[1:]) == {"buffer 2 bandwidth-delay products", "queue FQ-CoDel", "size 30 MB", "no VPN"}
+    rest = {"buffer 2 bandwidth-delay products", "queue FQ-CoDel", "size 30 MB", "no VPN"}
+    assert set(told[1:]) == rest
+    no_cpu = {"cpu": "free", "cpu_scale": "1", "cpu_pop": "same"}
+    for cpu, said_of_it in (
+        (no_cpu, {"programs and encryption take no time"}),
+        ({**no_cpu, "cpu": "slow"}, {"CPU slow", "factor on the CPU's times 1", "CPU of the POP as that of the box"}),
+    ):
+        several = Campaigns([], [Cell({**cell.values, **cpu}, [run])])
+        assert set(conditions(settings(several)[0])[1:]) == rest | said_of_it
 
 
 @pytest.mark.parametrize(
@@ -738,7 +746,9 @@ def test_a_claim_has_the_assumptions_under_which_it_holds(tmp_path: Path, monkey
     results = write_results(tmp_path / "own", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("0",))
     assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
     text = (tmp_path / "report/report.md").read_text()
-    drivers = "Driven by buffer: 2 BDP (× 1.13 [1.10–1.16]); queue: fq_codel (× 0.95, one seed). Under the joint set: holds."
+    drivers = (
+        "Driven by buffer: 2 BDP (× 1.13 [1.10–1.16]); queue: fq_codel (× 0.95, one seed). Under the joint set: holds."
+    )
     assert f"VPN against no VPN, no PEP, GEO: holds under buffer: 2 BDP. {drivers}" in re.sub(r"\s+", " ", text)
     assert "Of 1 findings 0 hold as our scenarios are, 1 under the joint set, both with seeds 1 to 5" in re.sub(
         r"\s+", " ", text

@@ -320,8 +320,10 @@ def failures(campaigns: Campaigns) -> list[Markdown]:
 
 
 def virtual_time(campaigns: Campaigns) -> str:
-    minutes = sum(one.virtual_s for one in campaigns.records) / 60
-    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+    seconds = sum(one.virtual_s for one in campaigns.records)
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 def command_line(command: str) -> Markdown:
