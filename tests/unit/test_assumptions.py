@@ -320,7 +320,9 @@ def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
     searched = [(f"{name}-seed_101", "101,") for name in ("ours", "buffer_two", "queue_codel", "buffer_four")]
     assert made_up.ran[:4] == searched
     judged = [name for name, seeds in made_up.ran if seeds == "1,2,3,4,5,"]
-    assert judged[:2] == ["ours-seeds_1_to_5", "buffer_two-seeds_1_to_5"], "ours and the joint set, with seeds of their own"
+    assert judged[:2] == ["ours-seeds_1_to_5", "buffer_two-seeds_1_to_5"], (
+        "ours and the joint set, with seeds of their own"
+    )
     found = assumptions_of(tmp_path / "o")
     assert found is not None and found.whole and found.joint == "buffer: two"
     assert (found.searched, found.confirmed) == ("seed 101", "seeds 1 to 5")
