@@ -127,6 +127,11 @@ def test_what_drives_a_claim_and_where_it_holds_is_said() -> None:
     assert of_buffer.change.seeds == 5 and of_buffer.change.low is not None
     assert changed["colour", "blue"].change.median == 1 and {"colour": "blue"} in found.without_effect
     assert drivers(found)[0] == ("buffer", "2")
+    ours = regions(search(MADE_UP, judged_by(claims_of({}))))
+    assert next(ours[key] for key in ours if key[1] == "tunnel none") == "ours, but not buffer: 2; or buffer: 4"
+    assert next(ours[key] for key in ours if key[1] == "none A") == "ours, but not names: swapped"
+    together = regions(search(MADE_UP, judged_by(claims_of({"buffer": "2", "direction": "one"}))))
+    assert next(together[key] for key in together if key[1] == "tunnel A") == "buffer: 2 and direction: one"
 
 
 def test_one_alternative_of_each_assumption_comes_first() -> None:
@@ -331,7 +336,7 @@ def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
     assert first.drivers[0].words.startswith("buffer: two (× 0.92 [0.92–0.92])")
     text = (tmp_path / "o/assumptions.md").read_text()
     assert "| all findings | 0 | 4 | 4 |" in text and "| whole claims | 0 | 1 | 1 |" in text
-    assert "Without effect alone: queue: codel" in text
+    assert "Change nothing by more than 1 % alone: queue: codel" in text
     assert (tmp_path / "o/best.yml").read_text().startswith("# buffer: two; found by\n# ./openbach-run explain C3 ")
     best = read_yaml(tmp_path / "o/best.yml")["scenarios"]
     assert best and all(entry["values"]["buffer_bdp"] == ["2"] for entry in best)

@@ -12,7 +12,7 @@ from typing import Any
 
 from openbach_run.report.assumptions import Assumption, Choice
 from openbach_run.report.claims import HOLDS, MARGIN, Finding
-from openbach_run.report.search import AS_OURS, Effect, Key, Search, by_medians, effects, regions
+from openbach_run.report.search import Effect, Key, Search, by_medians, effects, regions
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.tables import Table, as_markdown
 
@@ -276,7 +276,7 @@ def _tried(found: Map) -> str:
     if found.again:
         told.append(f"With the other seeds: {'; '.join(found.again)}.")
     if found.without_effect:
-        told.append(f"Without effect alone: {'; '.join(found.without_effect)}.")
+        told.append(f"Change nothing by more than {100 * MARGIN:g} % alone: {'; '.join(found.without_effect)}.")
     if found.untried:
         told.append(f"Not tried, for want of time: {'; '.join(found.untried)}.")
     return "\n".join(f"- {one}" for one in told)
@@ -284,7 +284,7 @@ def _tried(found: Map) -> str:
 
 def _asked(assumptions: Mapping[str, Assumption], joint: Choice) -> Table:
     rows = [
-        [name, one.asks, one.ours, "; ".join(one.alternatives), joint.get(name, AS_OURS)]
+        [name, one.asks, one.ours, "; ".join(one.alternatives), joint.get(name, "as ours")]
         for name, one in assumptions.items()
     ]
     return Table(

@@ -25,12 +25,10 @@ from statistics import median
 from openbach_run.report.assumptions import Assumption, Choice
 from openbach_run.report.cells import FACTORS
 from openbach_run.report.claims import BUT_FOR, CANNOT_TELL, DOES_NOT, HOLDS, MARGIN, Claim, Comparison, Finding, Part
-from openbach_run.report.groups import groups
 from openbach_run.results.intervals import Estimate, estimate
 
 MOST_TOGETHER = 2
 """So many assumptions are changed at once where changing one leads no nearer."""
-AS_OURS = "as ours"
 
 Key = tuple[str, str, str]
 """Of a finding: claim, what is compared, orbit."""
@@ -344,22 +342,22 @@ def drivers(found: Search) -> list[Pair]:
 
 
 def regions(found: Search) -> dict[Key, str]:
-    """By finding: under which of the choices tried it holds by its medians, in words."""
+    """By finding: under which of the choices tried it holds by its medians, in words: ours, or single alternatives, or the
+    fewest that together are enough."""
     return {key: _region(key, found) for key in found.tried[0].findings}
 
 
 def _region(key: Key, found: Search) -> str:
-    verdicts = [by_medians(one.findings[key]) if key in one.findings else CANNOT_TELL for one in found.tried]
-    holding = [one for one, verdict in zip(found.tried, verdicts, strict=True) if verdict == HOLDS]
-    rest = [one for one, verdict in zip(found.tried, verdicts, strict=True) if verdict != HOLDS]
-    if not holding:
-        return "none of what was tried"
-    if not rest:
-        return "all that was tried"
-    names = {name for one in found.tried for name in one.choice}
-    named = groups([_pairs(one, names) for one in holding], [_pairs(one, names) for one in rest])
-    return "; or ".join(" and ".join(f"{name}: {value}" for name, value in sorted(group)) for group, _ in named)
+    holding = [one for one in found.tried if key in one.findings and by_medians(one.findings[key]) == HOLDS]
+    alone = [one for one in found.tried if len(one.choice) == 1]
+    if found.tried[0] in holding:
+        breaking = [_words(one) for one in alone if one not in holding]
+        return f"ours, but not {'; or '.join(breaking)}" if breaking else "ours, whatever alternative is taken alone"
+    if enough := [_words(one) for one in alone if one in holding]:
+        return "; or ".join(enough)
+    fewest = min(holding, key=lambda one: len(one.choice), default=None)
+    return _words(fewest) if fewest else "none of what was tried"
 
 
-def _pairs(one: Tried, names: set[str]) -> frozenset[Pair]:
-    return frozenset((name, one.choice.get(name, AS_OURS)) for name in names)
+def _words(one: Tried) -> str:
+    return " and ".join(f"{name}: {value}" for name, value in one.choice.items())
