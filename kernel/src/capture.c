@@ -3,7 +3,7 @@
  * capture=<fd>: every packet that leaves on any interface of any namespace, as
  * one pcapng stream on a file descriptor of the host.
  *
- * The host hashes the stream (the run's capture_sha256) or keeps it (--pcap). A
+ * The host hashes the stream (the run's capture_hash) or keeps it (--pcap). A
  * program in the guest could do the same, but every packet would then cost
  * system calls, and would have to be moved through the guest's own scheduler.
  *

@@ -97,7 +97,7 @@ class Results:
         table = pyarrow.parquet.read_table(self.file)
         frame = table.to_pandas()
         for name in frame.columns:
-            if not pandas.api.types.is_numeric_dtype(frame[name]) and name not in ("run_id", "capture_sha256"):
+            if not pandas.api.types.is_numeric_dtype(frame[name]) and name not in ("run_id", "capture_hash"):
                 frame[name] = _typed(frame[name])
         frame.attrs["units"] = {
             field.name: field.metadata[b"unit"].decode() for field in table.schema if b"unit" in (field.metadata or {})

@@ -61,7 +61,7 @@ def in_an_empty_system(bundle: Path, home: Path, *words: str) -> subprocess.Comp
 
 
 def captures(results: Path) -> dict[str, str]:
-    return {run.row["run_id"]: run.row["capture_sha256"] for run in records(results)}
+    return {run.row["run_id"]: run.row["capture_hash"] for run in records(results)}
 
 
 def test_made_again_it_is_the_same_file(bundle: Path) -> None:

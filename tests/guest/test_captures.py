@@ -89,7 +89,7 @@ def test_tshark_decrypts_wireguard_with_the_keys_and_not_without(run: Run, place
 
 def test_the_keys_are_in_no_other_file_and_change_no_packet(run: Run, place: Path, run_cells: RunCells) -> None:
     (without,) = run_cells("geo", "vpn=wireguard", "cc=cubic", "size=1M", "loss=0")
-    assert run.row["capture_sha256"] == without.row["capture_sha256"]
+    assert run.row["capture_hash"] == without.row["capture_hash"]
     assert not (without.record / KEYS).exists()
     secret = [line.split(" = ")[1] for line in (run.record / KEYS).read_text().splitlines() if "PRIVATE" in line]
     assert len(set(secret)) == 4  # of both ends: static and ephemeral

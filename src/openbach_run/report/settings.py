@@ -13,7 +13,7 @@ from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
 from openbach_run.report.cells import DEFAULT, FACTORS, Campaigns, Cell, Plot, file_name
 from openbach_run.report.figures import values
-from openbach_run.report.words import LINK, said, suffix_in_words, title_of, value_of
+from openbach_run.report.words import FREE, LINK, said, suffix_in_words, title_of, value_of
 from openbach_run.results import run_files
 from openbach_run.results.record import statistics
 from openbach_run.satellite.job import link_file
@@ -24,6 +24,8 @@ CURVES = {  # number that is swept → what is drawn over it
 }
 UNSAID = ("buffer", "buffer_bdp", "series_s")
 """Not used, these say nothing: the buffer is the other of the two."""
+OF_A_CPU = ("cpu_scale", "cpu_pop", "cpu_scale_pop")
+"""Where the CPU costs nothing, neither do these."""
 SECOND = "vpn_2"
 """Who has a tunnel for each flow comes after who has one for both."""
 
@@ -120,6 +122,8 @@ def conditions(setting: Setting) -> list[str]:
     told = []
     for name, value in setting.shared.items():
         if name in replaced or not value or (name in UNSAID and value in ("none", "0")):
+            continue
+        if name in OF_A_CPU and value in (SAME, FREE, "1") and setting.shared.get("cpu") == FREE:
             continue
         told.append(said(name, value))
     return [*link, *told, *_bottleneck(setting)]

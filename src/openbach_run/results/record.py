@@ -89,7 +89,7 @@ class Record:
     error: str | None
     virtual_s: float
     wall_s: float
-    capture_sha256: str
+    capture_hash: str
     measures: dict[str, Any]
     """By name; see `results.measures`."""
     command: str
@@ -235,6 +235,8 @@ class Store:
             fields = run_files.document(run_dir, "record.json")
             if "shared" in fields:
                 fields |= self._shared.get(fields.pop("shared"))
+            if before := fields.pop("capture_sha256", None):  # the field of version 0.1
+                fields["capture_hash"] = f"sha256:{before}"
             fields["arguments"] = {intern(name): intern(value) for name, value in fields["arguments"].items()}
             return Record(**fields)
         except (OSError, TypeError, KeyError, AttributeError, DamagedRecord):

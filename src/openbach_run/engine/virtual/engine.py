@@ -9,7 +9,6 @@ are hashed, or kept with `pcap`. With `keys` those of WireGuard's tunnels come o
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import select
@@ -23,6 +22,8 @@ from io import BufferedReader, FileIO
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from blake3 import blake3
 
 from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of
 from openbach_run.engine.contract import OnEvent, Outcome
@@ -191,7 +192,7 @@ class VirtualEngine:
         if self._keys:
             run_files.write_secret(run_dir, KEYS, capture.keys)
         wall_s = time.monotonic() - started
-        return outcome_of(run_dir, wall_s, capture.sha256, ended_why, guest.returncode)
+        return outcome_of(run_dir, wall_s, capture.hash, ended_why, guest.returncode)
 
     def stop(self) -> None:
         """Ends every guest that runs, and lets no other one start."""
@@ -284,7 +285,7 @@ class _Capture(threading.Thread):
         self._packets = packets
         self._keep = keep
         self._with_keys = with_keys
-        self._digest = hashlib.sha256()
+        self._digest = blake3()
         self.keys = b""
         self.start()
 
@@ -306,7 +307,7 @@ class _Capture(threading.Thread):
                 self.keys += keys_in(block)
 
     @property
-    def sha256(self) -> str:
+    def hash(self) -> str:
         return self._digest.hexdigest()
 
 
