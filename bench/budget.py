@@ -150,7 +150,19 @@ def main(arguments: Sequence[str]) -> int:
             before_s = cpu_s()
             subprocess.run(command, check=True, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
             plain_s.append(cpu_s() - before_s)
-        record = ["perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", str(FREQUENCY_HZ), "-g", "-o", f"{folder}/perf"]
+        record = [
+            "perf",
+            "record",
+            "-q",
+            "-a",
+            "-e",
+            "cpu-clock",
+            "-F",
+            str(FREQUENCY_HZ),
+            "-g",
+            "-o",
+            f"{folder}/perf",
+        ]
         perf = subprocess.Popen([*record, "--", *command], cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
         assert perf.wait() == 0
         script = ["perf", "script", "-i", f"{folder}/perf", "-F", "comm,pid,ip,sym,dso"]
