@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import struct
@@ -11,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from openbach_run.engine.virtual.engine import _Capture
 from openbach_run.results import run_files
@@ -67,7 +67,7 @@ def test_keys_go_to_neither_the_hash_nor_the_capture(piece: int, tmp_path: Path)
     stream = b"".join([*PACKETS[:5], secrets(HANDSHAKE), *PACKETS[5:20], secrets(b"x\n"), *PACKETS[20:]])
     capture, kept = sent(stream, tmp_path, piece=piece)
     assert kept == b"".join(PACKETS)
-    assert capture.sha256 == hashlib.sha256(kept).hexdigest()
+    assert capture.hash == blake3(kept).hexdigest()
     assert capture.keys == HANDSHAKE + b"x\n"
 
 
