@@ -23,7 +23,7 @@ CELL_LIMIT_S = 600
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """docs/example.ipynb with the outputs of its cells, and in `path` where it has been executed."""
     place = tmp_path_factory.mktemp("notebook")
-    made = nbformat.read(REPOSITORY / "docs/example.ipynb", as_version=4)
+    made = nbformat.read(REPOSITORY / "docs/example.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(REPOSITORY / "src"))
         patch.setenv("IPYTHONDIR", str(place / ".ipython"))
