@@ -363,6 +363,14 @@ def test_a_search_that_its_budget_has_cut_says_what_it_has_not_tried_and_goes_on
     assert made_up.cells == once
 
 
+def test_time_for_several_alternatives_together_is_kept(made_up: MadeUp, options: list[str], tmp_path: Path) -> None:
+    """A choice is 36 runs of 2 s here: of 200 s 100 s are kept for the verdicts and 40 s for choices of several."""
+    for budget, untried in (("200s", ["buffer: two", "queue: codel", "buffer: four"]), ("300s", [])):
+        main.main(["explain", "C3", *options, "--workers", "1", "--budget", budget])
+        found = assumptions_of(tmp_path / "o")
+        assert found is not None and found.untried == untried
+
+
 def test_an_interrupted_search_writes_what_it_has(
     made_up: MadeUp, options: list[str], tmp_path: Path, capsys: Any
 ) -> None:

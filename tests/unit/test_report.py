@@ -161,6 +161,31 @@ def test_settings_of_one_scenario_are_told_apart_by_what_differs() -> None:
     assert [one.shared["cc_pep"] for one in found] == ["same", "bbr"]
 
 
+def test_what_follows_from_the_orbit_is_in_no_title() -> None:
+    """The delay of LEO is none, because it changes with time."""
+    orbits = [{"orbit": "geo", "delay_ms": "250"}, {"orbit": "leo", "delay_ms": "none"}]
+    cells = [Cell({"scenario": "multi_flow", "vpn": "none", **one}) for one in orbits]
+    assert [one.title for one in settings(Campaigns([], cells))] == ["GEO (multi flow)", "LEO (multi flow)"]
+    twice = [*cells, Cell({"scenario": "multi_flow", "vpn": "none", "orbit": "geo", "delay_ms": "300"})]
+    titles = [one.title for one in settings(Campaigns([], twice))]
+    assert titles == [
+        "GEO (multi flow, one-way delay 250 ms)", "LEO (multi flow)", "GEO (multi flow, one-way delay 300 ms)",
+    ]  # fmt: skip
+    assert said("delay_ms", "none") == "one-way delay of a satellite that moves"
+
+
+def test_a_small_table_is_on_one_page_with_its_note(tmp_path: Path) -> None:
+    """And with its title: however the text before it fills the page."""
+    rows = "\n".join(f"| row{number} | 1 |" for number in range(document.UNBROKEN))
+    table = f"**Title of it**\n\n| head | figure |\n| --- | ---: |\n{rows}\n\n*its note*\n"
+    for lines in range(20, 60, 5):
+        text = "# A report\n\n" + "word\n\n" * lines + table
+        (tmp_path / "a.pdf").write_bytes(document.as_pdf(text, tmp_path, TEMPLATES / "page.typ.j2"))
+        pages = [page.get_textpage().get_text_range() for page in PdfDocument(tmp_path / "a.pdf")]
+        (where,) = [page for page in pages if "head" in page]
+        assert all(one in where for one in ("Title of it", f"row{document.UNBROKEN - 1}", "its note"))
+
+
 def test_partners_differ_in_nothing_but_the_free_arguments(campaigns: Campaigns) -> None:
     one = cell(campaigns, "geo_loss", "wireguard", "B", "cubic", "1")
     partners = Partners(campaigns.cells, ["vpn"]).of(one)

@@ -50,8 +50,11 @@ from openbach_run.yaml_files import read_yaml
 ALTERNATIVES = REPOSITORY / "reports/alternatives"
 FIRST_SEED = 101
 """Of those that search: others than those of a campaign, which then judge what was found."""
-KEPT = 0.5
-"""Of the budget at most this part is kept for running what was found with other seeds."""
+KEPT, KEPT_IN_ALL = 0.5, 0.7
+"""Of the budget at most the first part is kept for running what was found with other seeds, and at most the second for that
+and for choices of several alternatives."""
+TOGETHER = 3
+"""Time for so many of these is kept."""
 DESCRIPTION = """\
 Searches for the assumptions under which the published report's claims hold. Its text
 leaves open, say, in which direction packets are lost and how large the buffer is:
@@ -143,6 +146,8 @@ def main(argv: list[str]) -> int:
 
     again_s = platform.seconds(platform.to_do([{}], judging)) + platform.seconds(platform.cells({}, judging))
     kept_s = min(again_s, KEPT * budget_s)
+    together_s = TOGETHER * platform.seconds(platform.cells({}, searching))
+    kept_of_alone_s = min(kept_s + together_s, KEPT_IN_ALL * budget_s)
     no_more_together = arguments.confirm
 
     def may_try(choice: Choice) -> bool:
@@ -152,7 +157,8 @@ def main(argv: list[str]) -> int:
         if len(choice) > 1 and no_more_together and not platform.folder(choice, searching).exists():
             return False
         to_do = platform.to_do([choice], searching)
-        fits = not to_do or (not arguments.confirm and platform.seconds(to_do) <= left_s() - kept_s)
+        for_it_s = left_s() - (kept_s if len(choice) > 1 else kept_of_alone_s)
+        fits = not to_do or (not arguments.confirm and platform.seconds(to_do) <= for_it_s)
         no_more_together |= len(choice) > 1 and not fits
         return fits
 

@@ -86,18 +86,21 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
-    of_scenario: dict[str, dict[str, set[str]]] = {}
+    of_scenario: dict[tuple[str, str], set[str]] = {}
+    of_orbit: dict[tuple[str, str, str], set[str]] = {}  # what follows from the orbit tells nothing
     for key in groups:
-        values_of = of_scenario.setdefault(dict(key)["scenario"], {})
+        scenario, orbit = (dict(key).get(name, "") for name in ("scenario", "orbit"))
         for name, value in key:
-            values_of.setdefault(name, set()).add(value)
+            of_scenario.setdefault((scenario, name), set()).add(value)
+            of_orbit.setdefault((scenario, orbit, name), set()).add(value)
     for key, cells in groups.items():
         shared = dict(key)
-        scenario = shared["scenario"]
+        scenario, orbit = shared["scenario"], shared.get("orbit", "")
         told_apart = {
             name: value
             for name, value in key
-            if len(of_scenario[scenario][name]) > 1 and value not in ("", SAME)  # same: no value of its own
+            if len(of_scenario[scenario, name] if name == "orbit" else of_orbit[scenario, orbit, name]) > 1
+            and value not in ("", SAME)  # same: no value of its own
         }
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
         told_apart.pop("orbit", None)
@@ -157,14 +160,17 @@ def _link(setting: Setting) -> list[str]:
 
 
 def _bottleneck(setting: Setting) -> list[str]:
-    """The buffers in bytes, as the link has them."""
+    """The buffers in bytes, as the link has them, and the delay with which it begins where it changes."""
     run_dir = next((run.run_dir for cell in setting.cells for run in cell.runs if run.record), None)
-    sizes = {}
+    sizes, delays_ms = {}, []
     for one in statistics(run_dir) if run_dir and len(_buffers(setting.cells)) == 1 else ():
         if isinstance(one.get("buffer_bytes"), int | float):
             sizes[one["_metadata"].get("suffix") or ""] = one["buffer_bytes"]
+            delays_ms += [one["asked_delay_ms"]] if "asked_delay_ms" in one else []
     told = [f"{value_of('size', str(round(size)))} {suffix_in_words(suffix)}" for suffix, size in sizes.items()]
-    return [f"the bottleneck's buffer holds {' and '.join(told)}"] if told else []
+    moves = setting.shared.get("delay_ms") == "none" and delays_ms
+    first = [f"the one-way delay of the first seed begins with {delays_ms[0]:.4g} ms"] if moves else []
+    return [*first, *([f"the bottleneck's buffer holds {' and '.join(told)}"] if told else [])]
 
 
 def _buffers(cells: Sequence[Cell]) -> set[tuple[str | None, ...]]:

@@ -96,8 +96,8 @@ def _buffer(value: str) -> str:
 def _large(value: float, unit: str) -> str:
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
-            return f"{value / factor:g} {letter}{unit}"
-    return f"{value:g} {unit}"
+            return f"{value / factor:.4g} {letter}{unit}"
+    return f"{value:.4g} {unit}"
 
 
 def said(name: str, value: str) -> str:
@@ -120,6 +120,8 @@ def said(name: str, value: str) -> str:
             return "losses one by one" if value == "1" else f"losses of {value} packets in a row on average"
         case "cpu" if value == FREE:
             return "programs and encryption take no time"
+        case "delay_ms" if value == "none":
+            return "one-way delay of a satellite that moves"
         case "direction":
             return named(value)
         case "streams":
