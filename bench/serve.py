@@ -66,6 +66,7 @@ def make_store(results: Path) -> None:
         (results / folder / "shared").mkdir(parents=True)
         (results / folder / "shared/0.json").write_text(json.dumps(shared))
     luck = random.Random(1)
+    planned = []
     for number in range(RUNS):
         cell, seed = divmod(number, SEEDS)
         values = {
@@ -74,7 +75,13 @@ def make_store(results: Path) -> None:
             "loss": str(cell // 100 % 8),
             "size": f"{cell // 800 + 1}M",
         }
-        write_run(results / "large/runs" / f"{number:016x}", {**values, **SETTINGS}, seed + 1, luck.uniform(10, 100), 5)
+        arguments = {**values, **SETTINGS}
+        planned.append({"run_id": f"{number:016x}", "scenario": "geo", "arguments": arguments, "seed": seed + 1})
+        write_run(results / "large/runs" / f"{number:016x}", arguments, seed + 1, luck.uniform(10, 100), 5)
+    lines = "\n,".join(map(json.dumps, planned))
+    (results / "large/campaign.json").write_text(
+        f'{{"command": "./openbach-run campaign.yml",\n "runs": [\n {lines}\n]}}\n'
+    )
     write_run(results / "curves/runs" / f"{RUNS:016x}", {"vpn": "none", **SETTINGS}, 1, 10.0, POINTS)
     print(f"made {RUNS} runs in {time.monotonic() - begun_s:.0f} s")
 
@@ -98,7 +105,7 @@ def write_run(place: Path, values: dict[str, str], seed: int, time_s: float, poi
 def measure(url: str, session: requests.Session, pid: int) -> None:
     begun_s, begun_cpu_s = time.monotonic(), cpu_s(pid)
     state_of = url + "page/set/folder/large/state"
-    while (state := session.get(state_of, timeout=60)).status_code != 200 or state.json()["total"] < RUNS:
+    while (state := session.get(state_of, timeout=60)).status_code != 200 or state.json()["done"] < RUNS:
         time.sleep(0.2)
     print(
         f"index of {RUNS} runs: {time.monotonic() - begun_s:.1f} s, {cpu_s(pid) - begun_cpu_s:.1f} CPU s (once; kept)\n"
@@ -157,7 +164,7 @@ def in_browser(url: str, session: requests.Session) -> None:
         page.wait_for_selector(".uplot")
         zoom_ms = page.evaluate(
             "async () => { const times = []; for (const factor of [0.5, 0.5, 0.5, 2, 2, 2]) { const begun = performance.now();"
-            " zoom(factor); await new Promise(requestAnimationFrame); times.push(performance.now() - begun); }"
+            " charts.zoom(factor); await new Promise(requestAnimationFrame); times.push(performance.now() - begun); }"
             " return Math.max(...times); }"
         )
         print(f"curves of {POINTS} points: the slowest of 6 zooms takes {zoom_ms:.0f} ms")

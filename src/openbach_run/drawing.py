@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from openbach_run.errors import SetupError
 
+HERE = Path(__file__).parent
 WIDTH_IN = 7.0
 COLOURS = ("#000000", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
 """Told apart by the colour-blind as well (Okabe and Ito 2008)."""
@@ -33,14 +34,15 @@ CHART_NOTICE = "/* uPlot 1.6.31, Copyright (c) Leon Sorokin, MIT License */\n"
 
 
 def chart_script() -> str:
-    """uPlot (https://github.com/leeoniya/uPlot), which draws charts in a browser: JavaScript for a page of ours or to be put
-    into one file with it; it defines `uPlot` and asks for nothing else. Raises SetupError."""
-    return CHART_NOTICE + _chart_file("uplot.iife.min.js")
+    """uPlot (https://github.com/leeoniya/uPlot), which draws charts in a browser, and chart.js, which has it draw ours:
+    JavaScript for a page or to be put into one file with it; it defines `uPlot` and `Charts` and asks for nothing else. Raises
+    SetupError."""
+    return CHART_NOTICE + _chart_file("uplot.iife.min.js") + "\n" + (HERE / "chart.js").read_text()
 
 
 def chart_style() -> str:
     """The style sheet that belongs to it. Raises SetupError."""
-    return CHART_NOTICE + _chart_file("uplot.min.css")
+    return CHART_NOTICE + _chart_file("uplot.min.css") + "\n" + (HERE / "chart.css").read_text()
 
 
 @cache

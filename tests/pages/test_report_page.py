@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pypdfium2
 import pytest
 from made_up import write_results
-from playwright.sync_api import Page, ViewportSize
+from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from openbach_run.commands import main
 
@@ -41,6 +43,66 @@ def test_every_figure_is_drawn_and_has_words_for_those_who_do_not_see_it(
     opened.screenshot(path=picture("report-desk"))
 
 
+@pytest.mark.parametrize("width_px", [1400, 390])
+def test_figures_are_read_and_zoomed(
+    opened: Page, width_px: int, accessible: Callable[[Page], None], picture: Callable[[str], str]
+) -> None:
+    opened.set_viewport_size({"width": width_px, "height": 900})
+    figure = opened.locator("figure.has-chart", has_text="over random loss").first
+    data = json.loads(figure.locator("script").text_content() or "")
+    figure.scroll_into_view_if_needed()
+    expect(figure.locator("canvas").first).to_be_visible()
+    expect(figure.locator("img")).to_be_hidden()
+    first = data["panels"][0]["lines"][0]
+    figure.locator(".plot").first.focus()
+    opened.keyboard.press("ArrowRight")
+    expect(figure.locator(".panel-title").first).to_have_text(f"{data['panels'][0]['title']} at 0 %")
+    expect(figure.locator(".legend .value").first).to_have_text(
+        re.compile(rf"^ ?{first['v'][0]:.4g}".replace(".", r"\."))
+    )
+    figure.locator(".u-over").last.hover()
+    expect(figure.locator(".panel-title").last).to_contain_text(" at ")
+    expect(figure.locator(".panel-title").first).not_to_contain_text(" at ")
+    assert re.search(r"\d \[\d.*–\d.*\]", figure.locator(".legend .value").first.inner_text()), "with its interval"
+    figure.get_by_role("button", name="Zoom in").click()
+    zoomed = figure.get_by_role("status").inner_text()
+    assert zoomed.endswith(" %")
+    figure.locator(".plot").first.focus()
+    opened.keyboard.press("+")
+    expect(figure.get_by_role("status")).not_to_have_text(zoomed)
+    figure.get_by_role("button", name="All", exact=True).click()
+    expect(figure.get_by_role("status")).to_have_text("")
+    _drag(opened, figure.locator(".u-over").first)
+    expect(figure.get_by_role("status")).to_contain_text(" to ")
+    opened.keyboard.press("0")
+    figure.locator(".legend input").first.uncheck()
+    figure.screenshot(path=picture(f"report-chart-{width_px}"))
+    ratios = opened.locator("figure.has-chart", has_text="median of paired ratios").first
+    ratios.scroll_into_view_if_needed()
+    ratios.locator(".u-over").first.hover()
+    expect(ratios.locator(".panel-title")).to_contain_text(" at ")
+    ratios.screenshot(path=picture(f"report-ratios-{width_px}"))
+    times = opened.locator("figure.has-chart", has_text="over virtual time").first
+    times.scroll_into_view_if_needed()
+    expect(times.locator("canvas").first).to_be_visible()
+    times.screenshot(path=picture(f"report-times-{width_px}"))
+    accessible(opened)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width_px, "the page scrolls sideways"
+    opened.emulate_media(media="print")
+    expect(figure.locator("img")).to_be_visible()
+    expect(figure.locator("canvas").first).to_be_hidden()
+
+
+def _drag(page: Page, over: Locator) -> None:
+    box = over.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.3, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, middle, steps=4)
+    page.mouse.up()
+
+
 def test_links_lead_somewhere(opened: Page) -> None:
     targets = opened.locator("a[href^='#']").evaluate_all("links => links.map(a => a.getAttribute('href'))")
     assert {"#summary", "#claims", "#results", "#limitations"} <= set(targets)
@@ -60,7 +122,9 @@ def test_it_is_readable_at_phone_width(opened: Page, picture: Callable[[str], st
         " && !e.closest('.wide') && getComputedStyle(e).overflowX != 'auto').length"
     )
     assert cut == 0, "something wider than the phone cannot be scrolled to"
-    figures_px = opened.locator("figure img").evaluate_all("images => images.map(i => i.getBoundingClientRect().width)")
+    figures_px = opened.locator("figure:not(.has-chart) img").evaluate_all(
+        "images => images.map(i => i.getBoundingClientRect().width)"
+    )
     assert min(figures_px) >= 700, "figures are drawn so small that their text cannot be read"
     for name, part in {"top": "h1", "figure": "figure >> nth=0", "table": "table >> nth=1"}.items():
         opened.locator(part).first.scroll_into_view_if_needed()

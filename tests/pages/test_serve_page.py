@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_engine import DirectedEngine
@@ -20,6 +22,8 @@ from fastapi import FastAPI
 from made_up import write_results
 from playwright.sync_api import Page, expect
 from web import ROOT, application, entrance, listening
+
+from openbach_run.engine.contract import Outcome
 
 VISIT_LIMIT_S = 60
 PASSWORD = "a password for a test"
@@ -122,7 +126,37 @@ def test_from_opening_to_two_tunnels_over_each_other(served: str, page: Page, pi
     assert took_s < VISIT_LIMIT_S
 
 
+def test_its_packets_are_one_click(served: str, page: Page) -> None:
+    """The run is repeated, and what is downloaded has the hash of the packets that it had."""
+    page.goto(served)
+    url = page.url
+    launch(page, url, "geo", size="100k", loss="1", seeds="1")
+    wait_for_end(page, 1)
+    page.locator(".heat a").first.click()
+    page.locator("tbody a").first.click()
+    record = page.request.get(f"{page.url}/file/record.json").json()
+    with page.expect_download(timeout=VISIT_LIMIT_S * 1000) as expected:
+        page.get_by_role("button", name="Give me its packets").click()
+    content = expected.value.path().read_bytes()
+    assert expected.value.suggested_filename == f"{record['run_id']}.pcapng"
+    assert hashlib.sha256(content).hexdigest() == record["capture_sha256"]
+    page.reload()
+    expect(page.get_by_role("link", name="Its packets (pcapng)")).to_be_visible()
+
+
 # With one that is made up: asking
+
+
+def test_seeds_are_those_of_the_command_line_if_none_are_given(page: Page, quick: str) -> None:
+    page.goto(quick + "page/scenario/satvpn/geo_loss?values.loss=0,1")
+    expect(page.locator("#count")).to_contain_text("2 cells, 6 runs")
+    page.get_by_role("button", name="Launch", exact=True).click()
+    wait_for_end(page, 6)
+    page.get_by_role("link", name="Again with other values").click()
+    expect(page.get_by_role("textbox", name="seeds")).to_have_value("")
+    page.get_by_role("textbox", name="seeds").fill("1")
+    expect(page.locator("#count")).to_contain_text("2 cells, 2 runs, 2 there already")
+    expect(page.locator("#notes")).to_contain_text("one seed, and the link is random")
 
 
 @pytest.mark.parametrize(
@@ -188,6 +222,7 @@ def test_a_link_file_is_uploaded_drawn_and_launched(page: Page, quick: str, tmp_
     drawn = page.get_by_role("img", name="Rate, delay and loss of rain.csv over time")
     expect(drawn).to_be_visible()
     page.wait_for_function("image => image.complete && image.naturalWidth > 0", arg=drawn.element_handle())
+    page.get_by_role("textbox", name="seeds").fill("1")
     page.get_by_role("button", name="Launch", exact=True).click()
     wait_for_end(page, 1)
 
@@ -199,7 +234,7 @@ def test_results_of_the_page_and_of_commands_in_one_place(wide: Page, tmp_path: 
                                                           picture: Callable[[str], str]) -> None:  # fmt: skip
     write_results(tmp_path / "matrix")
     with visited(wide, application(tmp_path)) as url:
-        launch(wide, url, "geo_loss", "bbr", loss="0, 1")
+        launch(wide, url, "geo_loss", "bbr", loss="0, 1", seeds="1")
         wait_for_end(wide, 4)
         wide.goto(url + "page/results")
         expect(wide.locator("tbody tr")).to_have_count(3)  # the launch, the folder that its runs are in, and matrix
@@ -207,7 +242,7 @@ def test_results_of_the_page_and_of_commands_in_one_place(wide: Page, tmp_path: 
         fits(wide)
         wide.screenshot(path=picture(f"serve-results-{wide.viewport_size['width']}"), full_page=True)  # type: ignore[index]
         wide.get_by_label("Words, or values").fill("pep=A matrix")
-        wide.get_by_role("button", name="Find").click()
+        wide.keyboard.press("Enter")
         expect(wide.locator("tbody tr")).to_have_count(1)
         wide.get_by_role("link", name="results/matrix").click()
         wide.locator("summary", has_text="Name, note, tags").click()
@@ -242,10 +277,10 @@ def test_a_heat_map_with_failures_and_the_way_to_a_run(wide: Page, quick: str, a
     accessible(wide)
     fits(wide)
     wide.screenshot(path=picture(f"serve-map-{name}"), full_page=True)
-    wide.locator(".heat td.h9 a").first.click()
+    wide.locator(".heat td.h9 a").first.press("Enter")
     expect(wide.locator("tbody tr")).to_have_count(3)
     accessible(wide)
-    wide.locator("tbody a").first.click()
+    wide.locator("tbody a").first.press("Enter")
     expect(wide.locator(".uplot")).to_have_count(2)
     expect(wide.locator("figcaption").first).to_contain_text("goodput (Mbit/s)")
     expect(wide.locator("svg.route")).to_have_attribute("aria-label", re.compile("pc, box, st, sat, gw, pop, server"))
@@ -259,7 +294,7 @@ def test_a_heat_map_with_failures_and_the_way_to_a_run(wide: Page, quick: str, a
 
 
 def test_curves_are_zoomed_read_and_hidden_with_keys_and_the_address_keeps_it(page: Page, quick: str) -> None:
-    launch(page, quick, "geo_loss", loss="2")
+    launch(page, quick, "geo_loss", loss="2", seeds="1")
     wait_for_end(page, 1)
     page.locator(".heat a").first.click()
     page.locator("tbody a").first.click()
@@ -292,8 +327,8 @@ def test_comparing_cells_warns_and_gives_paired_ratios(wide: Page, quick: str, a
     launch(wide, quick, "geo_loss", "wireguard", loss="0", size="3M, 30M", seeds="3")
     wait_for_end(wide, 12)
     for box in wide.locator(".pick").all():
-        box.check()
-    wide.get_by_role("link", name="Compare (4)").click()
+        box.press("Space")
+    wide.get_by_role("link", name="Compare (4)").press("Enter")
     expect(wide.locator(".warning")).to_contain_text("size differs (3M, 30M)")
     expect(wide.locator("mark").first).to_be_visible()
     expect(wide.locator("table", has_text="transfer time").last).to_contain_text(
@@ -307,24 +342,100 @@ def test_comparing_cells_warns_and_gives_paired_ratios(wide: Page, quick: str, a
     expect(wide.locator("figure").first.locator(".legend label")).to_have_count(3)
 
 
+# The report
+
+
+def test_a_report_of_what_a_command_has_run(page: Page, tmp_path: Path) -> None:
+    """Its charts are drawn, although a report may do nothing but what its own script does."""
+    narrow = {"vpn": ("none", "wireguard"), "pep": ("none",), "cc": ("cubic", "bbr2")}
+    write_results(tmp_path / "matrix", 2, **narrow)
+    with visited(page, application(tmp_path)) as url:
+        page.goto(url + "page/set/folder/matrix")
+        page.get_by_role("button", name="Report").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("technical report", timeout=VISIT_LIMIT_S * 1000)
+        figure = page.locator("figure.has-chart").first
+        figure.scroll_into_view_if_needed()
+        expect(figure.locator("canvas").first).to_be_visible()
+        expect(page.get_by_text("./openbach-run campaigns/matrix.yml --seeds 2")).to_be_visible()
+    assert (tmp_path / "matrix/all-runs/report/report.pdf").exists()
+
+
 # Live
 
 
-def test_a_launch_while_it_runs_is_stopped_and_resumed(
+class PacedEngine(DirectedEngine):
+    """Runs as many as there are permits."""
+
+    def __init__(self, permits: threading.Semaphore) -> None:
+        super().__init__()
+        self.permits = permits
+
+    def run(self, *given: Any) -> Outcome:
+        while not self.permits.acquire(timeout=0.1):
+            if self.stopping.is_set():
+                return Outcome("Guest Lost", 0.0, 0.1, "", "the guest was ended")
+        return super().run(*given)
+
+
+TOLD = """
+window.told = [];
+window.Notification = class {
+  static requestPermission() { return Promise.resolve("granted"); }
+  constructor(title, options) { window.told.push(`${title}: ${options.body}`); }
+};
+"""
+
+
+def test_a_campaign_of_500_runs_fills_its_map_and_is_stopped_and_resumed(
     page: Page, tmp_path: Path, picture: Callable[[str], str]
 ) -> None:
+    permits = threading.Semaphore(0)
+    page.add_init_script(TOLD)
+    page.set_viewport_size({"width": 1400, "height": 900})
+    with visited(page, application(tmp_path, lambda: PacedEngine(permits))) as url:
+        loss = ", ".join(f"{number / 10:g}" for number in range(50))
+        launch(page, url, "geo_loss", "bbr", loss=loss, seeds="5")
+        expect(page.locator("#status")).to_contain_text("0 of 500 runs done", timeout=VISIT_LIMIT_S * 1000)
+        assert page.locator(".heat td").count() == 100
+        permits.release(150)
+        expect(page.locator("#status")).to_contain_text("150 of 500 runs done", timeout=VISIT_LIMIT_S * 1000)
+        expect(page).to_have_title(re.compile("^150/500"))
+        expect(page.locator(".heat td", has_text="1 of 5 seeds")).to_have_count(50)
+        expect(page.locator(".heat td", has_text="2 of 5 seeds")).to_have_count(50)
+        page.screenshot(path=picture("serve-live-500"))
+        page.get_by_role("button", name="Stop what has not ended").click()
+        expect(page.locator("#status")).to_contain_text(
+            "500 of 500 runs done, 350 not finished well", timeout=VISIT_LIMIT_S * 1000
+        )
+        page.get_by_role("button", name="Resume").click()
+        expect(page.locator("#status")).to_contain_text("150 of 500 runs done", timeout=VISIT_LIMIT_S * 1000)
+        page.get_by_role("button", name="Tell me when it is done").click()
+        expect(page.get_by_text("You will be told")).to_be_visible()
+        permits.release(350)
+        wait_for_end(page, 500)
+        expect(page.locator(".heat td .interval", has_text="–")).to_have_count(100)
+        expect(page.locator("#status")).to_have_text("500 of 500 runs done")
+        assert page.evaluate("told") == ["Launch 1: 500 of 500 runs done"]
+
+
+def test_a_launch_while_it_runs_is_stopped_and_resumed(
+    wide: Page, tmp_path: Path, accessible: Callable[[Page], None], picture: Callable[[str], str]
+) -> None:
+    page = wide
     gate = threading.Event()
     page.context.grant_permissions(["notifications"])
     with visited(page, application(tmp_path, lambda: DirectedEngine(gate), workers=1)) as url:
-        launch(page, url, "geo_loss", loss="0, 1")
+        launch(page, url, "geo_loss", loss="0, 1", seeds="1")
         expect(page.locator("#status")).to_contain_text("0 of 2 runs done, 1 running")
-        page.get_by_role("button", name="Stop what has not ended").click()
+        accessible(page)
+        fits(page)
+        page.get_by_role("button", name="Stop what has not ended").press("Enter")
         expect(page.locator("#status")).to_contain_text("2 of 2 runs done, 2 not finished well")
         expect(page.get_by_role("button", name="Stop what has not ended")).to_be_hidden()
         gate.clear()
-        page.get_by_role("button", name="Resume").click()
+        page.get_by_role("button", name="Resume").press("Enter")
         expect(page.locator("#status")).to_contain_text("1 running")
-        page.get_by_role("button", name="Tell me when it is done").click()
+        page.get_by_role("button", name="Tell me when it is done").press("Enter")
         expect(page.get_by_text("You will be told")).to_be_visible()
         (folder,) = (tmp_path / "geo_loss/runs").glob("*.unfinished")
         other = page.context.new_page()
@@ -336,7 +447,8 @@ def test_a_launch_while_it_runs_is_stopped_and_resumed(
         expect(page).to_have_title(re.compile("^Done"))
         expect(page.locator(".heat td.number a")).to_have_text(["10", "20"])
         expect(other.locator("figcaption").first).to_contain_text("goodput (Mbit/s)")
-        page.screenshot(path=picture("serve-live"), full_page=True)
+        name = page.viewport_size["width"]  # type: ignore[index]
+        page.screenshot(path=picture(f"serve-live-{name}"), full_page=True)
 
 
 def test_a_page_that_is_not_there_is_a_page(page: Page, quick: str, accessible: Callable[[Page], None]) -> None:

@@ -23,7 +23,7 @@ from pypdfium2 import raw as pdfium_c
 from openbach_run.commands import main
 from openbach_run.openbach.measures import from_name
 from openbach_run.paths import REPOSITORY
-from openbach_run.report import document, write
+from openbach_run.report import charts, document, figures, write
 from openbach_run.report.cells import Campaigns, Cell, Partners, matches, read_campaigns
 from openbach_run.report.claims import (
     BUT_FOR,
@@ -39,7 +39,7 @@ from openbach_run.report.claims import (
     read_claims,
     why,
 )
-from openbach_run.report.content import advice_table, changes_table, failures, measures_tables, times_table
+from openbach_run.report.content import advice_table, changes_table, drawings, failures, measures_tables, times_table
 from openbach_run.report.explained import FILE, Change, Explained, Map, assumptions_of
 from openbach_run.report.figures import _to_scale
 from openbach_run.report.recommendations import advice, recommend
@@ -124,6 +124,9 @@ def test_values_are_shown_as_they_are_and_bring_nothing_in(tmp_path: Path) -> No
     page = (tmp_path / "report/report.html").read_text()
     assert FOREIGN in html.unescape(page)
     assert all(source.startswith("data:image/svg") for source in re.findall(r'<img src="([^"]*)', page))
+    assert page.count("</script") == 1 + page.count('<script type="application/json">'), (
+        "what a value has ends no script"
+    )
     assert not re.search(r"<(b|script)>|<a href=\"(?!#|https://)|<a href=\"http://example", page)
     names = [file.name for file in (tmp_path / "report/figures").iterdir()]
     assert all(re.fullmatch(r"[\w.+-]{1,130}", name, re.ASCII) for name in names)
@@ -648,6 +651,41 @@ def drawn(results: Path, folder: Path, **plot: str) -> tuple[set[str], str]:
     assert main.main(["report", str(folder), "-o", str(folder / "report"), "--quiet"]) == 0
     files = [*(folder / "report/figures").glob("geo_loss-*.svg"), *(folder / "report/tables").glob("geo_loss-*.md")]
     return {file.stem.removeprefix("geo_loss-") for file in files}, (folder / "report/report.md").read_text()
+
+
+def test_a_chart_has_what_its_figure_shows(results: Path) -> None:
+    """Values of the cells, with their intervals; the ratios by name; the curve of a run as it was sent."""
+    setting = settings(read_campaigns([results]))[0]
+    made = {one.name: charts.chart_of(one.figure) for one in drawings(setting, {"vpn": "none", "pep": "none"})}
+    assert made.pop("geo_loss-times") is None, "a heat map has its numbers written in it"
+    assert all(made.values())
+    loss = made["geo_loss-loss"]
+    assert loss is not None and (loss["x"], loss["y"]) == ("random loss (%)", "transfer time (s)")
+    assert loss["axes"]["ticks"] == [[0.0, "0"], [0.1, "0.1"], [1.0, "1"]]
+    assert (loss["axes"]["log"], loss["axes"]["linear"], loss["axes"]["named"]) == (True, None, False)
+    assert [panel["title"] for panel in loss["panels"]] == ["CUBIC", "CUBIC without HyStart", "BBRv2"]
+    line = next(one for one in loss["panels"][0]["lines"] if one["line"] == "WireGuard, PEP B")
+    wanted = [
+        figures.find(setting.cells, vpn="wireguard", pep="B", cc="cubic", loss=at).estimate(MEASURE)  # type: ignore[union-attr]
+        for at in ("0", "0.1", "1")
+    ]
+    assert line["t"] == [0.0, 0.1, 1.0]
+    for name, values in {"v": "median", "low": "low", "high": "high"}.items():
+        assert line[name] == [pytest.approx(getattr(one, values), rel=1e-5) for one in wanted]
+    ratios = made["geo_loss-compared-1"]
+    assert ratios is not None and ratios["axes"]["named"]
+    names = [words for _, words in ratios["axes"]["ticks"]]
+    place = names.index("OpenVPN TCP, PEP B")
+    of_bbr = next(one for one in ratios["panels"][0]["lines"] if one["line"] == "BBRv2")
+    at = next(number for number, where in enumerate(of_bbr["t"]) if round(where) == place)
+    found = figures.against(
+        figures.find(setting.cells, vpn="openvpn_tcp", pep="B", cc="bbr2", loss="1"),  # type: ignore[arg-type]
+        setting.cells, {"vpn": "none", "pep": "none"}, MEASURE,
+    )  # fmt: skip
+    assert found is not None and of_bbr["v"][at] == pytest.approx(found.median, rel=1e-5)
+    sent = made["geo_loss-tcp_info-goodput_mbps"]
+    assert sent is not None and len(sent["panels"]) == 12
+    assert sent["panels"][0]["lines"][0]["t"][:3] == [0.0, 1.0, 2.0]
 
 
 def test_a_scenario_says_what_is_drawn(results: Path, tmp_path: Path) -> None:

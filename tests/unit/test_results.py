@@ -101,10 +101,11 @@ def test_a_run_without_statistics_has_no_measures(tmp_path: Path) -> None:
 def test_a_row_has_every_column_in_order() -> None:
     measured = {"transfer_time_s": 28.5, "goodput_mbps": 8.4, "bytes": 30_000_000, "ttfb_s": 1.0, "retransmits": None}
     one = replace(record(vpn="none", size="30M", pep="none", cc="bbr", loss="0"), measures=measured)
-    (row,) = rows(as_csv([one]))
+    row, _ = rows(as_csv([one, replace(one, measures={**measured, "retransmits": 0})]))
     assert [name for name in row if name != "size"] == COLUMNS
     assert row["size"] == "30M"
     assert row["retransmits"] == ""
+    assert "retransmits" not in rows(as_csv([one]))[0], "a measure that no run has"
 
 
 def test_rows_of_a_scenario_of_another_shape() -> None:

@@ -741,14 +741,37 @@ def test_a_form_of_very_many_values_is_read(client: TestClient) -> None:
     assert "100000 runs; at most" in answer.text
 
 
+def test_charts_are_sent_once(client: TestClient) -> None:
+    for name, words in {"charts.js": "class Charts", "charts.css": ".legend"}.items():
+        answer = client.get(f"/page/static/{name}")
+        assert words in answer.text
+        again = client.get(f"/page/static/{name}", headers={"if-none-match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+def test_seeds_that_nobody_gives_are_five_where_something_is_random(client: TestClient) -> None:
+    """As on the command line; once it was one. Every cell is begun before any is run again."""
+    launch(client, **{"values.loss": "0,1"})
+    instances = client.get("/project/satvpn/scenario_instance/").json()
+    values = [
+        {one["name"]: one["value"] for one in instance["arguments"]}["loss"]
+        for instance in sorted(instances, key=lambda one: one["scenario_instance_id"])
+    ]
+    assert values == ["0", "1", "1", "1", "1", "1"]
+    many = {"values.loss": "1", "values.size": ",".join(map(str, range(1, 501)))}
+    assert "2500 runs; at most 2000 at once" in launch(client, **many).text
+    form = {**{f"values.{name}": value for name, value in ARGUMENTS.items()}, **many, "token": form_token(client)}
+    assert "500 cells, 500 runs" in client.post("/page/check/satvpn/geo", data={**form, "seeds": "1"}).json()["text"]
+
+
 def test_five_clicks_on_report_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
+    made: list[str] = []
     gate = threading.Event()
 
-    def make(services: Any, number: int) -> None:
-        made.append(number)
+    def make(services: Any, item: str) -> None:
+        made.append(item)
         assert gate.wait(20)
-        place = reports.directory_of(services, number) / "report"
+        place = reports.directory_of(services, item) / "report"
         place.mkdir(parents=True)
         (place / "report.html").write_text("the report")
 
@@ -769,13 +792,13 @@ def test_five_clicks_on_report_make_it_once(tmp_path: Path, monkeypatch: pytest.
         form = {f"values.{name}": value for name, value in ARGUMENTS.items()} | {"token": token}
         session.post(f"{url}page/scenario/satvpn/geo", data=form, timeout=20).raise_for_status()
         with ThreadPoolExecutor(5) as clients:
-            post = partial(session.post, f"{url}page/launch/1/report", data={"token": token}, timeout=20)
+            post = partial(session.post, f"{url}page/set/launch/1/report", data={"token": token}, timeout=20)
             answers = [clients.submit(post) for _ in range(5)]
             wait_for(lambda: made, "the first click")
             wait_for(lambda: len(asked) == 5, "the other clicks")
             gate.set()
             assert [one.result().text for one in answers] == 5 * ["the report"]
-    assert made == [1]
+    assert made == ["launch/1"]
 
 
 def test_what_goes_wrong_in_a_report_names_no_files_of_this_machine(
@@ -788,7 +811,7 @@ def test_what_goes_wrong_in_a_report_names_no_files_of_this_machine(
     with visiting(application(tmp_path)) as client:
         number = launch(client).headers["location"].rpartition("/")[2]
         wait_for(lambda: client.get(f"/page/set/launch/{number}/state").json()["done"], "the end of the run")
-        answer = client.post(f"/page/launch/{number}/report", data={"token": form_token(client)})
+        answer = client.post(f"/page/set/launch/{number}/report", data={"token": form_token(client)})
     assert answer.status_code == 422
     assert str(tmp_path) not in answer.text
     assert str(tmp_path) in caplog.text

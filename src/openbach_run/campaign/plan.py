@@ -25,7 +25,7 @@ from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_sce
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_in, names_used
 from openbach_run.openbach.values import jobs_started
-from openbach_run.results.chance import is_random
+from openbach_run.results.chance import FIRST_SEEDS, MORE_SEEDS, is_random
 from openbach_run.satellite.given import ORBIT, Presets, in_force, read_link_file, read_presets
 from openbach_run.topology.hosts import Inventory
 
@@ -34,6 +34,8 @@ MEASURE = "measure"
 """The key of x-sweep that names the column which the table shows."""
 USUAL = "transfer_time_s"
 """The column that it shows where a scenario names none."""
+Seeds = tuple[int, ...] | None
+"""None: the default, one, or five of cells in which chance has a part."""
 MOST_RUNS = 200_000
 """Of one scenario in a campaign: its runs are planned in memory, some 2 kB a cell and 0.3 kB a run."""
 
@@ -88,10 +90,14 @@ class Campaign:
     def measure_in_words(self) -> str:
         return "runs" if self.measure is None else in_words(self.measure, self.declared)
 
-    @property
-    def most_runs(self) -> int:
-        """How many runs there are, or a few more (cells that are alike count once), without making the cells."""
-        return prod(map(len, self.values.values())) * len((*self.seeds, *self.more_seeds))
+    def count(self, most_runs: int) -> int:
+        """How many runs there are, or a few more (cells that are alike count once). The cells are only made where it depends on
+        them whether these are more than `most_runs`."""
+        cells = prod(map(len, self.values.values()))
+        first, every = cells * len(self.seeds), cells * len((*self.seeds, *self.more_seeds))
+        if first > most_runs:
+            return first
+        return every if every <= most_runs else sum(len(self.seeds_of(cell)) for cell in self.cells)
 
     def seeds_of(self, cell: Mapping[str, str]) -> tuple[int, ...]:
         return (*self.seeds, *(self.more_seeds if is_random(cell) else ()))
@@ -162,13 +168,13 @@ def _resolved(cell: dict[str, str]) -> dict[str, str]:
     return {name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()}
 
 
-def plan(path: Path, settings: Sequence[str], seeds: tuple[int, ...], packages: Mapping[str, Package]) -> Campaign:
+def plan(path: Path, settings: Sequence[str], seeds: Seeds, packages: Mapping[str, Package]) -> Campaign:
     """The campaign of a scenario file and `NAME=VALUE[,VALUE…]` settings. Raises InputError."""
     return plan_scenario(path, parse_settings(settings), seeds, packages)
 
 
 def plan_scenario(
-    path: Path, given: Mapping[str, tuple[str, ...]], seeds: tuple[int, ...], packages: Mapping[str, Package]
+    path: Path, given: Mapping[str, tuple[str, ...]], seeds: Seeds, packages: Mapping[str, Package]
 ) -> Campaign:
     scenario, subs = read_with_subs(path, packages)
     campaign = campaign_of(path, scenario, subs, given, seeds, packages)
@@ -208,7 +214,7 @@ def campaign_of(
     scenario: Scenario,
     subs: dict[str, Scenario],
     given: Mapping[str, tuple[str, ...]],
-    seeds: tuple[int, ...],
+    seeds: Seeds,
     packages: Mapping[str, Package],
     most_runs: int = MOST_RUNS,
 ) -> Campaign:
@@ -230,7 +236,7 @@ def draft_of(
     scenario: Scenario,
     subs: dict[str, Scenario],
     given: Mapping[str, tuple[str, ...]],
-    seeds: tuple[int, ...],
+    seeds: Seeds,
     packages: Mapping[str, Package],
     most_runs: int = MOST_RUNS,
 ) -> Campaign:
@@ -250,9 +256,10 @@ def draft_of(
             raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})")
         values[name] = given.get(name) or tuple(map(str, known[name]))
     check_references(values)
-    campaign = Campaign(path, scenario, subs, values, seeds, presets=presets_of(values, packages))
-    if campaign.most_runs > most_runs:
-        raise InputError(f"{path}: {campaign.most_runs} runs; at most {most_runs} at once: give fewer values or seeds")
+    first, more = (seeds, ()) if seeds else (FIRST_SEEDS, MORE_SEEDS)
+    campaign = Campaign(path, scenario, subs, values, first, presets=presets_of(values, packages), more_seeds=more)
+    if (runs := campaign.count(most_runs)) > most_runs:
+        raise InputError(f"{path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds")
     return campaign
 
 

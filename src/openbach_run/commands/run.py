@@ -36,7 +36,7 @@ from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.results.captures import CAPTURE, KEYS
-from openbach_run.results.chance import MIN_SEEDS
+from openbach_run.results.chance import FIRST_SEEDS
 from openbach_run.results.files import as_csv, as_json, write_parquet
 from openbach_run.results.record import VIRTUAL, Record, Store
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
@@ -140,11 +140,10 @@ def campaigns_of(
     if _is_campaign_file(path):
         return plan_file(path, arguments.settings, seeds, packages, additions)
     try:
-        campaign = plan(path, arguments.settings, seeds or (1,), packages)
+        in_real_time = arguments.engine != "virtual" or arguments.clock == "real"  # which is long
+        return [plan(path, arguments.settings, FIRST_SEEDS if in_real_time and seeds is None else seeds, packages)]
     except Malformed as error:
         raise InputError(f"{path}: {error}") from error
-    takes_more = seeds is None and arguments.engine == "virtual" and arguments.clock != "real"  # real time is long
-    return [replace(campaign, more_seeds=tuple(range(2, MIN_SEEDS + 1))) if takes_more else campaign]
 
 
 def _is_campaign_file(path: Path) -> bool:

@@ -351,7 +351,7 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
     note = "every package is in the directory shared of the results"
-    return Table("What the figures depend on", ["", "version"], rows, note, 2)
+    return Table("What the figures depend on", ["part", "version"], rows, note, 2)
 
 
 def _versions(packages: Iterable[str], name: str) -> list[str]:

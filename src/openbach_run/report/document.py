@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 from markupsafe import Markup
 
+from openbach_run.drawing import chart_script, chart_style
+from openbach_run.paths import REPOSITORY
 from openbach_run.results.tables import Markdown, plain
 
 LETTERS = 125
@@ -43,8 +46,9 @@ def as_markdown(value: Any) -> Markdown:
     return value if isinstance(value, Markdown) else plain(str(value))
 
 
-def as_html(markdown: str, folder: Path, template: Path) -> str:
-    """`folder` is where the images' paths begin. Images become a part of the page, tables scroll by themselves."""
+def as_html(markdown: str, folder: Path, template: Path, charts: Mapping[str, Any] | None = None) -> str:
+    """`folder` is where the images' paths begin. Images become a part of the page, tables scroll by themselves. `charts` has
+    what a browser draws itself of some images, by their paths."""
     tokens = _parser().parse(markdown)
     headings = [
         (token, "".join(part.content for part in tokens[number + 1].children or ()))
@@ -60,12 +64,21 @@ def as_html(markdown: str, folder: Path, template: Path) -> str:
         token.attrSet("id", anchor)
     titles = [(token.attrGet("id"), title) for token, title in headings if token.tag == "h2"]
     body = _parser().renderer.render(tokens, _parser().options, {})
+    body = body.replace("<pre>", '<pre tabindex="0">')  # what scrolls is reached with the keyboard
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
     body = re.sub(
-        r'<p><img src="([^"]+)" alt="([^"]*)" ?/?></p>', lambda found: _figure(found[1], found[2], folder), body
+        r'<p><img src="([^"]+)" alt="([^"]*)" ?/?></p>',
+        lambda found: _figure(found[1], found[2], folder, charts or {}),
+        body,
     )
     page = templates(template.parent, html=True).get_template(template.name)
-    return page.render(title=_title(markdown), titles=titles, body=Markup(body))
+    drawn = {"script": Markup(script()), "style": Markup(chart_style())} if charts else {"script": ""}
+    return page.render(title=_title(markdown), titles=titles, body=Markup(body), **drawn)
+
+
+def script() -> str:
+    """What draws the charts: the same in every report."""
+    return chart_script() + (REPOSITORY / "reports/templates/figures.js").read_text()
 
 
 def as_pdf(markdown: str, folder: Path, template: Path) -> bytes:
@@ -94,14 +107,21 @@ def _anchor(title: str) -> str:
     return re.sub(r"\W+", "-", title.lower()).strip("-")
 
 
-def _figure(source: str, caption: str, folder: Path) -> str:
+def _figure(source: str, caption: str, folder: Path, charts: Mapping[str, Any]) -> str:
     image = (folder / source).resolve()
     if not image.is_relative_to(folder.resolve()):
         raise ValueError(f"{source}: a report has images of its own only")
     data = base64.b64encode(image.read_bytes()).decode()
+    chart = ""
+    if source in charts:
+        text = json.dumps(charts[source], separators=(",", ":")).replace(
+            "<", "\\u003c"
+        )  # a value's </script> ends nothing
+        chart = f'<script type="application/json">{text}</script>'
     return (
-        f'<figure><div class="wide" tabindex="0"><img src="data:image/svg+xml;base64,{data}" alt="{caption}"></div>'
-        f"<figcaption>{caption}</figcaption></figure>"
+        f"<figure{' class=has-chart' if chart else ''}>"
+        f'<div class="wide" tabindex="0"><img src="data:image/svg+xml;base64,{data}" alt="{caption}"></div>'
+        f"<figcaption>{caption}</figcaption>{chart}</figure>"
     )
 
 

@@ -20,6 +20,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.openbach.measures import Declared, Measure, over_time
 from openbach_run.report.cells import Cell, Partners, file_name, is_number
+from openbach_run.report.charts import INTERVAL
 from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.results.record import statistics
@@ -141,16 +142,15 @@ def compared(
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 1.1 + 0.3 * len(rows)))
         axes = figure.subplots()
-        axes.axvline(1, color="#999999", linewidth=0.8)
+        axes.axvline(1, color="#999999", linewidth=0.8, label=INTERVAL)
         for number, cc in enumerate(transports):
             for y, (vpn, pep) in enumerate(rows):
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc)
                 found = against(cell, cells, baseline, measure) if cell else None
                 if found:
                     at = y + (number - (len(transports) - 1) / 2) * 0.22
-                    _with_interval(
-                        axes, found, at, COLOURS[(number + 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
-                    )
+                    look = COLOURS[(number + 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
+                    _with_interval(axes, found, at, *look, named(cc))
         least, most = axes.get_xlim()
         if most > WIDE * max(least, 1e-9):
             axes.set_xscale("log")
@@ -185,10 +185,10 @@ def against(cell: Cell, cells: Sequence[Cell], baseline: Mapping[str, str], meas
     return ratio(cell.measured(measure), partners[0].measured(measure)) if partners else None
 
 
-def _with_interval(axes: Axes, found: Estimate, y: float, colour: str, marker: str) -> None:
+def _with_interval(axes: Axes, found: Estimate, y: float, colour: str, marker: str, label: str) -> None:
     if found.low is not None and found.high is not None:
-        axes.plot([found.low, found.high], [y, y], color=colour, linewidth=1.2)
-    axes.plot(found.median, y, marker, color=colour, markersize=4)
+        axes.plot([found.low, found.high], [y, y], color=colour, linewidth=1.2, label=INTERVAL + label)
+    axes.plot(found.median, y, marker, color=colour, markersize=4, label=label)
 
 
 def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
@@ -205,10 +205,16 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
                     and (estimated := cell.estimate(measure))
                 ]
                 colour, style = COLOURS[vpns.index(vpn) % len(COLOURS)], STYLES[peps.index(pep) % len(STYLES)]
-                axes.plot([x for x, _ in found], [one.median for _, one in found], style, color=colour, linewidth=1.1)
-                for x, one in found:
-                    if one.low is not None and one.high is not None:
-                        axes.plot([x, x], [one.low, one.high], color=colour, linewidth=0.8, alpha=0.6)
+                label = configuration(vpn, pep)
+                axes.plot(
+                    [x for x, _ in found],
+                    [one.median for _, one in found],
+                    style,
+                    color=colour,
+                    linewidth=1.1,
+                    label=label,
+                )
+                _intervals(axes, found, colour, label)
             if measure == TRANSFER_TIME:
                 _least(axes, cells)
             if all(value > 0 for cell in cells for value in cell.measured(measure).values()):
@@ -220,6 +226,12 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
     return Drawing(
         name, f"{title}: {without_unit(words)} over random loss{scale}, median and 95 % interval{least}", figure
     )
+
+
+def _intervals(axes: Axes, found: Sequence[tuple[float, Estimate]], colour: str, label: str) -> None:
+    for x, one in found:
+        if one.low is not None and one.high is not None:
+            axes.plot([x, x], [one.low, one.high], color=colour, linewidth=0.8, alpha=0.6, label=INTERVAL + label)
 
 
 def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure: str, words: str) -> Drawing:
@@ -243,9 +255,7 @@ def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure:
                 [x for x, _ in found], [one.median for _, one in found], marker=marker, markersize=4, color=colour,
                 linewidth=1.1, label=label,
             )  # fmt: skip
-            for x, one in found:
-                if one.low is not None and one.high is not None:
-                    axes.plot([x, x], [one.low, one.high], color=colour, linewidth=0.8, alpha=0.6)
+            _intervals(axes, found, colour, label)
         scale = _to_scale(axes, numbers)
         axes.set_ylim(bottom=0)
         axes.set_xlabel(heading(argument))
@@ -270,7 +280,7 @@ def distributions(name: str, title: str, cells: Sequence[Cell], measure: str, wo
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
                 if cell and (found := sorted(cell.measured(measure).values())):
                     colour, style = COLOURS[vpns.index(vpn) % len(COLOURS)], STYLES[peps.index(pep) % len(STYLES)]
-                    axes.ecdf(found, color=colour, linestyle=style, linewidth=1.1)
+                    axes.ecdf(found, color=colour, linestyle=style, linewidth=1.1, label=configuration(vpn, pep))
         figure.supxlabel(words, fontsize=8)
         figure.supylabel("share of the seeds", fontsize=8)
         _legend(figure, vpns, peps)
@@ -310,7 +320,7 @@ def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, list[Axes]]:
 
 def _least(axes: Axes, cells: Sequence[Cell]) -> None:
     for least_s in least_times_s(cells):
-        axes.axhline(least_s, color="#999999", linestyle=(0, (1, 1)), linewidth=1)
+        axes.axhline(least_s, color="#999999", linestyle=(0, (1, 1)), linewidth=1, label=f"least time: {least_s:.4g} s")
 
 
 def _legend(figure: Figure, vpns: Sequence[str], peps: Sequence[str]) -> None:
@@ -381,7 +391,10 @@ def _drawn_over_time(
             axes.grid(color="#eeeeee")
             for line, points in drawn.items():
                 colour = COLOURS[(lines.index(line) + 1) % len(COLOURS)]
-                axes.plot([t for t, _ in points], [value * factor for _, value in points], color=colour, linewidth=0.8)
+                axes.plot(
+                    [t for t, _ in points], [value * factor for _, value in points], color=colour, linewidth=0.8,
+                    label=line or shown.title,
+                )  # fmt: skip
         for axes in grid[len(panels) :]:
             axes.remove()
         figure.supxlabel("virtual time (s)", fontsize=8)

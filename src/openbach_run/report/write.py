@@ -14,6 +14,7 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document, published, verdicts
 from openbach_run.report.cells import Campaigns, pep_hosts
+from openbach_run.report.charts import chart_of
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
 from openbach_run.report.explained import assumptions_of
@@ -50,6 +51,7 @@ def write(
     if (advised := content.advice_table(campaigns)) is not None:
         named_tables["recommended"] = advised
     sections = []
+    charts: dict[str, Any] = {}
     drawn = 0
     for number, setting in enumerate(sections_of):
         reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(sections_of))
@@ -58,6 +60,8 @@ def write(
         drawn += len(drawings)
         for drawing in drawings:
             drawing.save(output / "figures")
+            if (chart := chart_of(drawing.figure)) is not None:
+                charts[f"figures/{drawing.name}.svg"] = chart
         of_setting = content.tables(setting, baseline)
         named_tables.update(of_setting)
         sections.append({"setting": setting, "drawings": drawings, "tables": of_setting, "undrawn": undrawn})
@@ -81,7 +85,7 @@ def write(
         appendix=appendix,
     )
     (output / "report.md").write_text(markdown)
-    (output / "report.html").write_text(document.as_html(markdown, output, TEMPLATES / "page.html.j2"))
+    (output / "report.html").write_text(document.as_html(markdown, output, TEMPLATES / "page.html.j2", charts))
     (output / "report.pdf").write_bytes(document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2"))
     reporter.show("the report is written", 1)
     return claims

@@ -42,7 +42,14 @@ def row(record: Record) -> dict[str, Any]:
 
 
 def columns_of(records: Iterable[Record]) -> list[str]:
-    return columns({(*one.arguments, "", *one.measures): row(one) for one in records}.values())
+    """A measure that none of them has is no column."""
+    kinds: dict[tuple[str, ...], dict[str, Any]] = {}
+    for one in records:
+        lacking = {name for name, value in one.measures.items() if value is None}
+        key = (*one.arguments, "", *(name for name in one.measures if name not in lacking))
+        if key not in kinds:
+            kinds[key] = {name: value for name, value in row(one).items() if name not in lacking}
+    return columns(kinds.values())
 
 
 def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:

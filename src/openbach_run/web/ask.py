@@ -15,7 +15,7 @@ from typing import Any
 from starlette.datastructures import FormData, QueryParams
 
 from openbach_run.campaign.forecast import UNKNOWN_WALL_S
-from openbach_run.campaign.plan import NO_FILE, Campaign, draft_of, notes_of, settings_of, sweep_table, wrong_in
+from openbach_run.campaign.plan import NO_FILE, Campaign, Seeds, draft_of, notes_of, settings_of, sweep_table, wrong_in
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.errors import InputError
 from openbach_run.openbach.limits import argument_choices
@@ -103,13 +103,18 @@ def fields_of(
 # What is said of their values
 
 
+def asked_seeds(text: str) -> Seeds:
+    """Of the form's field: nothing in it is the default. Raises InputError."""
+    return parse_seeds(text) if text.strip() else None
+
+
 def check(services: Services, project: str, name: str, given: Mapping[str, list[str]], seeds: str) -> Checked:
     """Raises Refusal (404) where there is no such scenario."""
     found, subs, _ = find_scenario(services, project, name)
     errors = {one: "choose at least one value" for one, values in given.items() if not values}
     errors |= {one: "choose at least one value" for one in found.arguments if one not in given}
     try:
-        numbers = parse_seeds(seeds)
+        numbers = asked_seeds(seeds)
     except InputError as error:
         errors[SEEDS], numbers = str(error).removeprefix("--seeds ").replace("--seeds", "seeds"), (1,)
     chosen = {one: tuple(values) for one, values in given.items() if values}
@@ -159,21 +164,21 @@ def _field_of(words: str, given: Mapping[str, Sequence[str]]) -> str:
 
 def _notes(services: Services, campaign: Campaign) -> list[str]:
     notes = notes_of(campaign, services.platform.jobs)
-    if len(campaign.seeds) == 1 and any(map(is_random, campaign.cells)):
+    if any(is_random(cell) and len(campaign.seeds_of(cell)) == 1 for cell in campaign.cells):
         notes.append(WARNING.replace("--seeds 5", "seeds 5"))
     return notes
 
 
 def forecast(services: Services, campaign: Campaign) -> str:
     """How many runs, how many of these seem to be there already, and the time of the others."""
-    cells, seeds, scenario = campaign.cells, campaign.seeds, campaign.scenario.name
+    cells, scenario = campaign.cells, campaign.scenario.name
     known = _known(services, scenario)
     there, walls_s = 0, []
     sample = [(json.loads(row["values"]), row["wall_s"]) for row in known[:: -(-len(known) // SAMPLE) or 1]]
     by_key = {row["key"]: row for row in known}
     likely: dict[int, float] = {}
     for cell in cells:
-        row = by_key.get(cell_key(scenario, cell))
+        seeds, row = campaign.seeds_of(cell), by_key.get(cell_key(scenario, cell))
         done = len({*map(int, row["seeds"].split(","))} & {*seeds}) if row else 0
         there += done
         if row:
@@ -183,7 +188,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
             wall_s = likely[key] = _of_the_most_like(cell, sample) if len(likely) < SAMPLE else fmean(likely.values())
         walls_s += [wall_s] * (len(seeds) - done)
     workers = services.launcher.workers
-    runs = len(cells) * len(seeds)
+    runs = sum(len(campaign.seeds_of(cell)) for cell in cells)
     count = f"{_several(len(cells), 'cell')}, {_several(runs, 'run')}"
     source = f"from {_several(len(known), 'known cell')} of {scenario}" if known else "assumed: none was measured yet"
     already = f", {there} there already (unless the code has changed since)" if there else ""

@@ -25,6 +25,8 @@ from openbach_run.web.sets import Run, number_of
 
 LEVELS = 10
 """Shades of the map."""
+DECIDING = ("size", "rate", "direction", "return_rate", "link_file")
+"""Arguments from which the least transfer time follows."""
 SHOWN_CELLS = 120
 """On one page of the map: each has a bootstrap interval."""
 MOST_COLUMNS = 12
@@ -89,23 +91,21 @@ def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str,
     swept = dict(sorted(swept.items(), key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST)))
     only = {name: asked[f"only.{name}"] for name in swept if asked.get(f"only.{name}") in swept[name]}
     of_cells = {one: values for one, values in of_cells.items() if all(values.get(n) == v for n, v in only.items())}
-    of_scenario = [run for run in runs if run.cell in of_cells]
-    measures = measures_of_set(services, [run.row for run in of_scenario if run.row is not None])
+    by_cell: dict[int, list[Run]] = {}
+    for run in runs:
+        if run.cell in of_cells:
+            by_cell.setdefault(run.cell, []).append(run)
+    measures = measures_of_set(services, [run.row for one in by_cell.values() for run in one if run.row is not None])
     measure = asked["measure"] if asked.get("measure") in measures else main_measure(services, scenario, measures)
     values = values_of(services, item, measure)
     down, across = _axes([name for name in swept if name not in only], swept, asked.get("across", ""))
     there = {one.get(across) for one in of_cells.values()}
     columns = [value for value in swept[across] if value in there] if across else [""]
-    by_cell: dict[int, list[Run]] = {}
-    for run in of_scenario:
-        by_cell.setdefault(run.cell, []).append(run)
-    medians = {one: median(found) for one, listed in by_cell.items() if (found := _found(listed, values))}
+    every = services.index.remembered((item, "medians", measure), lambda: medians_of(runs, values))
+    medians = {one: every[one] for one in by_cell if one in every}
     least, most = (min(medians.values()), max(medians.values())) if medians else (None, None)
-    places: dict[tuple[str, ...], dict[str, int]] = {}
-    ranks = {name: {value: at for at, value in enumerate(swept[name])} for name in (*down, across) if name}
-    for one in sorted(of_cells, key=lambda one: [ranks[n].get(of_cells[one].get(n, ""), len(ranks[n])) for n in ranks]):
-        place = tuple(str(of_cells[one].get(name, "–")) for name in down)
-        places.setdefault(place, {})[str(of_cells[one].get(across, "")) if across else ""] = one
+    key = (item, "places", scenario, across, *map("=".join, only.items()))
+    places = services.index.remembered(key, lambda: _places(of_cells, swept, down, across))
     per_page = max(1, SHOWN_CELLS // len(columns))
     pages = -(-len(places) // per_page)
     page = min(max(number_of(asked.get("page", "1")), 1), pages)
@@ -121,7 +121,7 @@ def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str,
     return Heat(
         scenario, list(names), measure, words, better, {name: told[0] for name, told in measures.items()}, swept,
         {name: value for name, value in sample.items() if name not in swept} | only, down, across, columns, rows, least, most,
-        len(of_cells), page, pages, _notes(measure, of_cells.values(), of_scenario),
+        len(of_cells), page, pages, _notes(measure, of_cells.values(), by_cell.values()),
     )  # fmt: skip
 
 
@@ -139,6 +139,15 @@ def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
     return services.index.remembered(
         (item, "values", measure), lambda: {one[0]: one[1] for one in rows(sql, measure, named)}
     )
+
+
+def medians_of(runs: Iterable[Run], values: Mapping[int, float]) -> dict[int, float]:
+    """By cell, of the runs that finished."""
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        if run.row is not None and run.row in values and run.finished:
+            found.setdefault(run.cell, []).append(values[run.row])
+    return {cell: median(listed) for cell, listed in found.items()}
 
 
 def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[str, str]]:
@@ -178,6 +187,18 @@ def _axes(names: list[str], swept: Mapping[str, Sequence[str]], across: str) -> 
     return [name for name in names if name != across], across
 
 
+def _places(
+    cells: Mapping[int, Mapping[str, str]], swept: Mapping[str, Sequence[str]], down: Sequence[str], across: str
+) -> dict[tuple[str, ...], dict[str, int]]:
+    """The rows in their order: values of `down` → value of `across` → cell."""
+    ranks = {name: {value: at for at, value in enumerate(swept[name])} for name in (*down, across) if name}
+    found: dict[tuple[str, ...], dict[str, int]] = {}
+    for one in sorted(cells, key=lambda one: [ranks[n].get(cells[one].get(n, ""), len(ranks[n])) for n in ranks]):
+        place = tuple(str(cells[one].get(name, "–")) for name in down)
+        found.setdefault(place, {})[str(cells[one].get(across, "")) if across else ""] = one
+    return found
+
+
 def _found(runs: Sequence[Run], values: Mapping[int, float]) -> list[float]:
     """By seed, as paired intervals need them."""
     in_order = sorted(runs, key=lambda run: run.seed)
@@ -206,15 +227,18 @@ def _level(value: float | None, least: float | None, most: float | None) -> int 
     return min(LEVELS - 1, int(part * LEVELS))
 
 
-def _notes(measure: str, cells: Iterable[Mapping[str, str]], runs: Sequence[Run]) -> list[str]:
-    seeds = len({run.seed for run in runs})
+def _notes(measure: str, cells: Iterable[Mapping[str, str]], runs: Iterable[Sequence[Run]]) -> list[str]:
+    seeds = {run.seed for of_cell in runs for run in of_cell}
     notes = [
-        f"median [95 % bootstrap interval] over {seeds} seeds" if seeds > 1 else f"seed {runs[0].seed}" if runs else ""
+        f"median [95 % bootstrap interval] over {len(seeds)} seeds"
+        if len(seeds) > 1
+        else f"seed {min(seeds, default=1)}"
     ]
     listed = list(cells)
-    if seeds == 1 and any(map(is_random, listed)):
+    if len(seeds) == 1 and any(map(is_random, listed)):
         notes.append(WARNING)
-    if measure == USUAL and (times_s := {t for one in listed if (t := least_transfer_time_s(one))}):
+    asked = {tuple(map(one.get, DECIDING)): one for one in listed}.values()
+    if measure == USUAL and (times_s := {t for one in asked if (t := least_transfer_time_s(one))}):
         shown = f"{min(times_s):.2f} s" if len(times_s) == 1 else f"{min(times_s):.2f} to {max(times_s):.2f} s"
         notes.append(f"no transfer can take less than {shown} at its rate (headers counted, no slow start)")
     return notes

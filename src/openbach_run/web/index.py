@@ -37,8 +37,8 @@ LISTED_VALUES = 200
 """Of a setting, in the summary of a folder."""
 MOST_KNOWN = 10_000
 """Cells that are kept in memory, some 2 kB each."""
-REMEMBERED = 6
-"""Lists of a set's runs, or of their values."""
+REMEMBERED = 12
+"""Lists of a set's runs, or of their values: five make a heat map."""
 T = TypeVar("T")
 SQL_LIMIT = 30_000
 """Values in one statement."""

@@ -102,9 +102,14 @@ class Launcher:
         uses = joined(campaign.uses(self._packages, self._additions))
         engine = self._make_engine(uses)
         directory = self.directory(campaign.scenario.name)
+        turns = {seed: number for number, seed in enumerate((*campaign.seeds, *campaign.more_seeds))}
+
+        def turn(spec: RunSpec) -> int:
+            return turns[spec.seed]  # every cell once, then again: the table is soon full
+
         orders = []
         with self._database.transaction():
-            for spec in campaign.runs(self._packages, inventory, self._additions, engine.identity_of):
+            for spec in sorted(campaign.runs(self._packages, inventory, self._additions, engine.identity_of), key=turn):
                 if spec.run_id in without:
                     continue
                 begin = datetime.now(UTC)

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from openbach_run.campaign.plan import Campaign, campaign_of, measures_of_jobs, presets_of
+from openbach_run.campaign.plan import Campaign, Seeds, campaign_of
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.errors import InputError
-from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import Record, Store
 from openbach_run.web import links
 from openbach_run.web.answers import Services, not_found
@@ -25,9 +23,7 @@ from openbach_run.web.store import LARGEST_ID, Row
 RUNS_LIMIT = 2000
 
 
-def launch(
-    services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: tuple[int, ...]
-) -> int:
+def launch(services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: Seeds) -> int:
     """Starts a campaign of the values that are given, at least one of each argument. Its id. Raises InputError or
     Refusal."""
     scenario, _, versions = find_scenario(services, project, name)
@@ -49,7 +45,7 @@ def launch(
 
 
 def asked_campaign(
-    services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: tuple[int, ...]
+    services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: Seeds
 ) -> Campaign:
     """What a launch of these values would be. Raises InputError or Refusal."""
     scenario, subs, _ = find_scenario(services, project, name)
@@ -77,6 +73,12 @@ def find_launch(services: Services, number: int) -> Row:
     return row
 
 
+def seeds_of(row: Row) -> Seeds:
+    """Of a launch."""
+    found = json.loads(row["seeds"])
+    return None if found is None else tuple(found)
+
+
 def stop(services: Services, number: int) -> None:
     """What of a launch has not ended."""
     for row in services.database.rows(
@@ -97,7 +99,7 @@ def resume(services: Services, number: int) -> int:
     )
     _, _, versions = find_scenario(services, row["project"], row["scenario"])
     values = json.loads(row["values"])
-    campaign = asked_campaign(services, row["project"], row["scenario"], values, tuple(json.loads(row["seeds"])))
+    campaign = asked_campaign(services, row["project"], row["scenario"], values, seeds_of(row))
     inventory = project_inventory(services, row["project"], campaign)
     without = {one["run_id"] for one in done}
     orders = services.launcher.launch(campaign, inventory, row["project"], versions, number, without)
@@ -129,18 +131,3 @@ def unfolded(services: Services, runs: Sequence[Run]) -> list[Record]:
         for run, record in _recorded(services, runs)
         for part in unfold(record, services.launcher.results / run.folder / "runs" / run.run_id)
     ]
-
-
-def campaign_of_launch(services: Services, row: Row) -> Campaign:
-    """What was launched, in the versions of then."""
-    instance = services.database.rows("SELECT versions FROM instance WHERE launch = ? LIMIT 1", row["id"])
-    versions: dict[str, int] = json.loads(instance[0]["versions"])
-    sources = services.database.sources(versions)
-    parsed = {name: parse_scenario(one, services.platform.jobs) for name, one in sources.items()}
-    scenario = parsed.pop(row["scenario"])
-    values = {name: tuple(listed) for name, listed in json.loads(row["values"]).items()}
-    packages, seeds = services.platform.packages, tuple(json.loads(row["seeds"]))
-    presets = presets_of(values, packages)
-    campaign = Campaign(Path(scenario.name), scenario, parsed, values, seeds, presets=presets)
-    known = [name for name in campaign.jobs() if name in packages]
-    return replace(campaign, measures=measures_of_jobs(known, packages))

@@ -7,6 +7,7 @@ Plain HTML from templates/, a style sheet and small scripts from static/, uPlot 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,6 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import UploadFile
 
 from openbach_run import drawing
-from openbach_run.campaign.settings import parse_seeds
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.paths import PROJECT
@@ -30,7 +30,6 @@ from openbach_run.web.page_results import LOOK_S, address
 from openbach_run.web.render import Form, check_token, shown
 from openbach_run.web.sessions import COOKIE
 
-KEPT = {"Cache-Control": "max-age=86400"}
 router = APIRouter()
 
 
@@ -54,7 +53,7 @@ def _home(request: Request, services: Services, status: int = 200, error: str = 
 def scenario(project: str, name: str, request: Request, services: With) -> Response:
     """The form, with the values of the address if it has some: `?values.vpn=none,wireguard&seeds=5`."""
     given = ask.given_values(request.query_params)
-    return _scenario(request, services, project, name, given, request.query_params.get("seeds", "1")[:1000])
+    return _scenario(request, services, project, name, given, request.query_params.get("seeds", "")[:1000])
 
 
 def _scenario(
@@ -75,11 +74,11 @@ def _scenario(
 @router.post("/page/scenario/{project}/{name}")
 def start(project: str, name: str, request: Request, form: Form, services: With) -> Response:
     check_token(request, services, form)
-    given, seeds = ask.given_values(form), str(form.get("seeds", "1"))[:1000]
+    given, seeds = ask.given_values(form), str(form.get("seeds", ""))[:1000]
     errors = ask.check(services, project, name, given, seeds).errors
     if not errors:
         try:
-            number = launches.launch(services, project, name, given, parse_seeds(seeds))
+            number = launches.launch(services, project, name, given, ask.asked_seeds(seeds))
             return RedirectResponse(address(f"launch/{number}"), 303)
         except InputError as error:
             errors = {"": str(error)}
@@ -92,7 +91,7 @@ def check(project: str, name: str, request: Request, form: Form, services: With)
     """What is said of the values of the form as it is now; nothing is launched."""
     check_token(request, services, form)
     services.index.look(LOOK_S)
-    found = ask.check(services, project, name, ask.given_values(form), str(form.get("seeds", "1"))[:1000])
+    found = ask.check(services, project, name, ask.given_values(form), str(form.get("seeds", ""))[:1000])
     return Json({"errors": found.errors, "text": found.text, "notes": found.notes})
 
 
@@ -106,7 +105,7 @@ def upload_link(project: str, name: str, request: Request, form: Form, services:
             raise InputError("choose a link file first")
         kept = links.keep(services.launcher.results, file.filename, file.file.read())
     except InputError as error:
-        return _scenario(request, services, project, name, {}, "1", 422, {"link file": str(error)})
+        return _scenario(request, services, project, name, {}, "", 422, {"link file": str(error)})
     argument = next(
         (
             one["name"]
@@ -155,14 +154,22 @@ def import_scenario(request: Request, form: Form, services: With) -> Response:
 # The charts
 
 
-@router.get("/page/static/uplot.js")
-def chart_script() -> Response:
-    return Response(drawing.chart_script(), media_type="text/javascript", headers=KEPT)
+@router.get("/page/static/charts.js")
+def chart_script(request: Request) -> Response:
+    return _unless_known(request, drawing.chart_script(), "text/javascript")
 
 
-@router.get("/page/static/uplot.css")
-def chart_style() -> Response:
-    return Response(drawing.chart_style(), media_type="text/css", headers=KEPT)
+@router.get("/page/static/charts.css")
+def chart_style(request: Request) -> Response:
+    return _unless_known(request, drawing.chart_style(), "text/css")
+
+
+def _unless_known(request: Request, text: str, kind: str) -> Response:
+    """Nothing new for a browser that has it already."""
+    headers = {"ETag": f'"{hashlib.sha256(text.encode()).hexdigest()}"', "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(text, media_type=kind, headers=headers)
 
 
 # Logging in

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -20,9 +21,6 @@ from openbach_run.web.sets import Results, Run
 
 LOOK_S = 0.1
 """Time that a page takes to look for new results; the rest is found in the background."""
-REPORT_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; frame-ancestors 'none'"
-)
 ASKED = ("q", "scenario", "state", "tag", "from", "to", "deleted")
 
 router = APIRouter()
@@ -124,7 +122,7 @@ def again(services: Services, found: Results, row: Any, runs: list[Run]) -> str:
     """The address of the form with the values of this set: to be launched with others."""
     if row is not None:
         values: dict[str, list[str]] = json.loads(row["values"])
-        place, seeds = f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}", json.loads(row["seeds"])
+        place, seeds = f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}", launches.seeds_of(row)
         return f"/page/scenario/{place}?{form_query(values, seeds)}"
     if not runs or len(found.scenarios) != 1 or services.database.scenario(PROJECT, found.scenarios[0]) is None:
         return ""
@@ -132,14 +130,18 @@ def again(services: Services, found: Results, row: Any, runs: list[Run]) -> str:
     values = {name: [value] for name, value in cell.values.items()} | {
         name: list(listed) for name, listed in found.values.items()
     }
-    seeds = sorted({run.seed for run in runs})
-    return f"/page/scenario/{PROJECT}/{quote(found.scenarios[0], safe='')}?{form_query(values, seeds)}"
+    seeds_run = sorted({run.seed for run in runs})
+    return f"/page/scenario/{PROJECT}/{quote(found.scenarios[0], safe='')}?{form_query(values, seeds_run)}"
 
 
-def form_query(values: dict[str, list[str]], seeds: list[int]) -> str:
+def form_query(values: dict[str, list[str]], seeds: Sequence[int] | None) -> str:
     asked = [(f"values.{name}", ",".join(listed)) for name, listed in values.items()]
-    shown_seeds = str(len(seeds)) if seeds == list(range(1, len(seeds) + 1)) else ",".join(map(str, seeds)) + ","
-    return urlencode([*asked, ("seeds", shown_seeds)])
+    return urlencode([*asked, *([] if seeds is None else [("seeds", seeds_in_words(seeds))])])
+
+
+def seeds_in_words(seeds: Sequence[int]) -> str:
+    """As the form and --seeds take them."""
+    return str(len(seeds)) if list(seeds) == list(range(1, len(seeds) + 1)) else ",".join(map(str, seeds)) + ","
 
 
 @router.get("/page/set/{kind}/{name}/state")
@@ -179,18 +181,20 @@ def resume(number: int, request: Request, form: Form, services: With) -> Respons
     return RedirectResponse(address(f"launch/{number}"), 303)
 
 
-@router.post("/page/launch/{number:int}/report")
-async def make_report(number: int, request: Request, form: Form, services: With) -> Response:
+@router.post("/page/set/{kind}/{name}/report")
+async def make_report(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
     check_token(request, services, form)
-    await services.once.do(f"launch {number}", lambda: reports.make_report(services, number))
-    return RedirectResponse(f"/page/launch/{number}/report/report.html", 303)
+    item = f"{kind}/{name}"
+    await services.once.do(f"report {item}", lambda: reports.make_report(services, item))
+    return RedirectResponse(f"{address(item)}/report/report.html", 303)
 
 
-@router.get("/page/launch/{number:int}/report/{name}")
-def report(number: int, name: str, services: With) -> Response:
-    if name not in reports.FILES or not (file := reports.directory_of(services, number) / "report" / name).is_file():
-        raise not_found("Report", launch=number)
-    return FileResponse(file, headers={"Content-Security-Policy": REPORT_POLICY})
+@router.get("/page/set/{kind}/{name}/report/{file}")
+def report(kind: str, name: str, file: str, services: With) -> Response:
+    place = reports.directory_of(services, f"{kind}/{name}") / "report" / file
+    if file not in reports.FILES or not place.is_file():
+        raise not_found("Report", item=f"{kind}/{name}", file=file)
+    return FileResponse(place, headers={"Content-Security-Policy": reports.policy()})
 
 
 # A cell

@@ -28,6 +28,15 @@ templates = Environment(
 )
 
 
+def figure(value: float, digits: int = 4) -> str:
+    """`28.51`, `10 000 000`: so many digits, and no powers of ten where people can count."""
+    text = f"{value:.{digits}g}"
+    return f"{value:,.0f}".replace(",", "\u202f") if "e+" in text and abs(value) < 1e15 else text
+
+
+templates.filters["figure"] = figure
+
+
 async def read_form(request: Request) -> FormData:
     return await request.form(max_files=1, max_fields=FIELDS_LIMIT)
 

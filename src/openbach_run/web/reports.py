@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The technical report of a launch, made by `openbach-run report` in a process of its own, beside the scenario's runs in
-results/<scenario>/launch-<number>/."""
+"""The technical report of a set of results, made by `openbach-run report` in a process of its own, beside the runs: in
+results/<folder>/launch-<number>/, or results/<folder>/all-runs/ for all that is in a folder."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import logging
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from openbach_run.errors import InputError
+from openbach_run.paths import PROJECT
+from openbach_run.report.command import BASELINE
+from openbach_run.report.document import script
+from openbach_run.web import heat
 from openbach_run.web.answers import Services
-from openbach_run.web.launches import campaign_of_launch, find_launch, records_of
-from openbach_run.web.sets import runs_of
+from openbach_run.web.launches import find_launch, records_of, seeds_of
+from openbach_run.web.sets import Results, find_set, number_of, runs_of
 
 LIMIT_S = 600.0
 FILES = ("report.html", "report.pdf", "report.md", "results.csv")
@@ -23,38 +30,75 @@ BAD_INPUT = 2
 """The command's exit code for what its user can mend; its words are then for whoever asked."""
 
 
-def directory_of(services: Services, number: int) -> Path:
+def policy() -> str:
+    """What the browser lets a report do: its own script only, nothing from elsewhere."""
+    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; "
+        "frame-ancestors 'none'"
+    )
+
+
+def directory_of(services: Services, item: str) -> Path:
+    """Of a launch or folder. Raises Refusal (404) for none."""
+    kind, _, name = find_set(services, item).item.partition("/")
+    if kind == "folder":
+        return services.launcher.results / name / "all-runs"
+    number = number_of(name)
     return services.launcher.directory(find_launch(services, number)["scenario"]) / f"launch-{number}"
 
 
-def make_report(services: Services, number: int) -> None:
-    """Raises InputError for a launch of which no report can be made."""
-    row, directory = find_launch(services, number), directory_of(services, number)
-    records = records_of(services, runs_of(services, f"launch/{number}"))
+def make_report(services: Services, item: str) -> None:
+    """Raises InputError for results of which no report can be made."""
+    found, directory = find_set(services, item), directory_of(services, item)
+    runs = [run for run in runs_of(services, item) if run.row is not None]
+    records = records_of(services, runs)
     if not records:
         raise InputError("no run has ended yet: there is nothing to report")
     directory.mkdir(exist_ok=True)
-    runs = directory / "runs"
-    if not runs.is_symlink():
-        runs.symlink_to(Path("../runs"))
-    values: dict[str, list[str]] = json.loads(row["values"])
-    seeds = ",".join(map(str, json.loads(row["seeds"])))
-    settings = [f"{name}={','.join(listed)}" for name, listed in values.items()]
+    link = directory / "runs"
+    if not link.is_symlink():
+        link.symlink_to(Path("../runs"))
+    measures = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
     campaign = {
-        "command": shlex.join(["./openbach-run", row["scenario"], *settings, "--seeds", f"{seeds},"]),
-        "plots": {row["scenario"]: campaign_of_launch(services, row).plot},
+        "command": _command(services, found),
+        "plots": {name: _plot(services, name, measures) for name in found.scenarios},
         "runs": [
             {"run_id": one.run_id, "scenario": one.scenario, "arguments": one.arguments, "seed": one.seed}
             for one in records
         ],
     }
     (directory / "campaign.json").write_text(json.dumps(campaign, indent=1) + "\n")
-    compared = [name for name in ("vpn", "pep", "cc") if name in values] or list(values)[:1]
-    baseline = [f"{name}={records[0].arguments[name]}" for name in compared]
-    _run(number, [str(directory), "-o", str(directory / "report"), "--quiet", "--baseline", *baseline])
+    words = [str(directory), "-o", str(directory / "report"), "--quiet"]
+    if not any(BASELINE.items() <= one.arguments.items() for one in records):
+        first = records[0].arguments
+        compared = [name for name in ("vpn", "pep", "cc") if name in first] or list(first)[:1]
+        words += ["--baseline", *(f"{name}={first[name]}" for name in compared)]
+    _run(item, words)
 
 
-def _run(number: int, words: list[str]) -> None:
+def _command(services: Services, found: Results) -> str:
+    """What makes the same results again."""
+    kind, _, name = found.item.partition("/")
+    if kind == "folder":
+        return found.command or f"cat results/{name}/runs/*/record.json  # launched from the page: each has its command"
+    row = find_launch(services, number_of(name))
+    values: dict[str, list[str]] = json.loads(row["values"])
+    settings = [f"{name}={','.join(listed)}" for name, listed in values.items()]
+    seeds = seeds_of(row)
+    options = [] if seeds is None else ["--seeds", f"{','.join(map(str, seeds))},"]
+    return shlex.join(["./openbach-run", row["scenario"], *settings, *options])
+
+
+def _plot(services: Services, scenario: str, measures: Iterable[str]) -> dict[str, str]:
+    """What the scenario asks to be drawn."""
+    row = services.database.scenario(PROJECT, scenario)
+    sweep = json.loads(row["source"]).get("x-sweep") if row else None
+    figure = sweep.get("figure") if isinstance(sweep, dict) else None
+    return {"measure": heat.main_measure(services, scenario, measures), **({"figure": str(figure)} if figure else {})}
+
+
+def _run(item: str, words: list[str]) -> None:
     """What went wrong inside the command is for this server's log: it names files of this machine."""
     command = [sys.executable, "-m", "openbach_run", "report", *words]
     try:
@@ -63,8 +107,10 @@ def _run(number: int, words: list[str]) -> None:
         raise InputError(f"the report took longer than {LIMIT_S:.0f} s: report fewer runs at once") from None
     if not done.returncode:
         return
-    logging.getLogger(__name__).error("report of launch %d: exit code %d: %s", number, done.returncode, done.stderr)
+    logging.getLogger(__name__).error("report of %s: exit code %d: %s", item, done.returncode, done.stderr)
     if done.returncode == BAD_INPUT:
-        reason = done.stderr.strip().rpartition("\n")[2].removeprefix("openbach-run: ").replace(words[0], "this launch")
+        reason = (
+            done.stderr.strip().rpartition("\n")[2].removeprefix("openbach-run: ").replace(words[0], "these results")
+        )
         raise InputError(f"openbach-run report: {reason}")
     raise InputError("the report could not be made; what openbach-run serve printed says why")

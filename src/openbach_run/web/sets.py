@@ -145,8 +145,14 @@ def all_sets(services: Services) -> list[Results]:
     """Of launches and folders, the newest first."""
     marks = {row["item"]: row for row in services.database.rows("SELECT * FROM mark")}
     launches = [_launch(row, marks) for row in services.database.rows(OF_LAUNCHES)]
-    folders = [_folder(row, marks, services) for row in services.database.rows(OF_FOLDERS)]
+    folders = [_folder(row, marks, services) for row in folder_rows(services).values()]
     return sorted([*launches, *folders], key=lambda one: one.date, reverse=True)
+
+
+def folder_rows(services: Services) -> dict[str, Row]:
+    """Of table folder with what is counted of its runs, by name."""
+    rows = services.database.rows
+    return services.index.remembered(("folders",), lambda: {row["name"]: row for row in rows(OF_FOLDERS)})
 
 
 def find_set(services: Services, item: str) -> Results:
@@ -157,7 +163,7 @@ def find_set(services: Services, item: str) -> Results:
         sql = OF_LAUNCHES.replace("i.id = m.instance)", "i.id = m.instance WHERE m.launch = ?1)")
         if row := services.database.row(sql, number_of(name)):
             return _launch(row, marks)
-    elif kind == "folder" and (row := services.database.row(OF_FOLDERS + " WHERE f.name = ?", name)):
+    elif kind == "folder" and (row := folder_rows(services).get(name)):
         return _folder(row, marks, services)
     raise not_found("Results", item=item)
 

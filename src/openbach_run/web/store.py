@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS launch (
     scenario TEXT NOT NULL,
     created TEXT NOT NULL,
     "values" TEXT NOT NULL,     -- JSON: argument -> list of values
-    seeds TEXT NOT NULL         -- JSON: list
+    seeds TEXT NOT NULL         -- JSON: list, or null for the default
 );
 CREATE TABLE IF NOT EXISTS instance (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

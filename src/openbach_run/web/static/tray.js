@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What is kept for comparison, from page to page: boxes of class `pick`, and the link Compare in the head.
+// What is kept for comparison, from page to page: boxes of class `pick`, and the link Compare in the head. And what a form says
+// while it is waited for (data-wait).
 "use strict";
 
 const KEPT = "compare";
@@ -23,6 +24,9 @@ document.addEventListener("change", (event) => {
   const items = event.target.checked ? [...others, event.target.value].slice(-MOST) : others;
   sessionStorage.setItem(KEPT, JSON.stringify(items));
   showTray();
+});
+document.addEventListener("submit", (event) => {
+  if (event.target.dataset.wait) event.target.querySelector("[role=status]").textContent = event.target.dataset.wait;
 });
 document.getElementById("main").addEventListener("swapped", showTray);
 showTray();

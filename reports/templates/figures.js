@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Figures with a chart are drawn by the browser when they come into view: read by mouse, finger or arrow keys, zoomed, lines
+// hidden. Printed they are the drawings that the PDF has.
+"use strict";
+
+const HEIGHT = 260;
+const AHEAD = "400px";
+
+function drawChart(figure) {
+  const data = JSON.parse(figure.querySelector("script").textContent);
+  const unit = data.x.endsWith("(s)") ? " s" : data.x.endsWith("(%)") ? " %" : "";
+  const range = element("span", { role: "status" });
+  const charts = new Charts({ ...data.axes, unit, ink: "#1a1a1a", grid: "#dddddd" }, HEIGHT, () => {
+    range.textContent = charts.from === null ? "" : data.axes.named ? "some of the names" : charts.range.map(short).join(" to ") + unit;
+  });
+  const box = element("div", { class: "charts" });
+  const bar = charts.toolbar("Zoom of the figure", ["Left", "Right", "All"]);
+  bar.append(range);
+  const words = data.x ? `${data.y} over ${data.x}` : data.y;
+  const legend = charts.legend(data.panels.flatMap((panel) => panel.lines), `Lines: ${words}`);
+  const panels = element("div", { class: "panels" });
+  box.append(element("p", { class: "axes" }, words), bar, legend.place, panels);
+  figure.prepend(box);
+  figure.classList.add("charted");
+  const places = data.panels.map((panel) => {
+    const place = element("div", { class: "plot", tabindex: "0", role: "img",
+      "aria-label": `${panel.title || words}: arrow keys read values, plus and minus zoom` });
+    const title = element("p", { class: "panel-title" }, panel.title);
+    const where = element("span");
+    title.append(where);
+    const whole = element("div");
+    whole.append(title, place);
+    panels.append(whole);
+    return [place, panel.lines, legend, where];
+  });
+  for (const one of places) charts.add(...one); // when all have their widths
+}
+
+const observer = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (isIntersecting) {
+      observer.unobserve(target);
+      drawChart(target);
+    }
+  }
+}, { rootMargin: AHEAD });
+for (const figure of document.querySelectorAll("figure.has-chart")) observer.observe(figure);
