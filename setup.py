@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A wheel has, beside the code, what the command uses of this checkout: as an archive, since a wheel has no links."""
+"""A wheel has the checkout's version, and beside the code what the command uses of the checkout: as an archive, since a wheel
+has no links."""
 
 import gzip
 import sys
@@ -12,6 +13,7 @@ from setuptools.command.build_py import build_py
 CHECKOUT = Path(__file__).resolve().parent
 sys.path.insert(0, str(CHECKOUT / "src"))
 from openbach_run.paths import ARCHIVE, CONTENT  # noqa: E402
+from openbach_run.version import version  # noqa: E402
 
 
 def same_everywhere(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -33,4 +35,4 @@ class WithCheckout(build_py):
                     tar.add(CHECKOUT / name, name, filter=same_everywhere)
 
 
-setup(cmdclass={"build_py": WithCheckout})
+setup(version=version(), cmdclass={"build_py": WithCheckout})

@@ -90,7 +90,7 @@ def write_run(place: Path, values: dict[str, str], seed: int, time_s: float, poi
     place.mkdir(parents=True)
     record = {
         "run_id": place.name, "scenario": "geo", "arguments": values, "seed": seed, "status": "Finished Ok", "error": None,
-        "virtual_s": time_s, "wall_s": 2.0, "capture_sha256": "0" * 64, "measures": dict.fromkeys(MEASURES, time_s),
+        "virtual_s": time_s, "wall_s": 2.0, "capture_hash": "0" * 64, "measures": dict.fromkeys(MEASURES, time_s),
         "command": "./openbach-run geo", "parts": [], "shared": "0",
     }  # fmt: skip
     (place / "record.json").write_text(json.dumps(record, indent=1))

@@ -149,7 +149,7 @@ class Chaos:
             with contextlib.suppress(ValueError, KeyError):
                 record = json.loads(file.read_text())
                 if not file.parent.suffix and record["status"] == "Finished Ok":
-                    found[file.parent.name] = record["capture_sha256"]
+                    found[file.parent.name] = record["capture_hash"]
         return found
 
     def expect_kept(self, before: dict[str, str]) -> None:

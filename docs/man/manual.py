@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from argparse import ArgumentParser
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +14,6 @@ from openbach_run.commands import main
 
 PLACE = Path(__file__).parent
 MACROS = r"\.(?:SH|TP|nf|fi|B)\b"
-PROJECT = tomllib.loads((PLACE.parents[1] / "pyproject.toml").read_text())["project"]
 
 
 def pages() -> dict[str, str]:
@@ -30,8 +28,8 @@ def pages() -> dict[str, str]:
 
 def page(name: str, parser: ArgumentParser, see: str) -> str:
     made = Manpage(parser)
-    # a page without a date is the same whenever it is made
-    title = f'.TH {name.upper()} 1 "" "openbach\\-run {PROJECT["version"]}" "SATCOM VPN/PEP testbed"\n'
+    # a page without date and version is the same whenever it is made
+    title = f'.TH {name.upper()} 1 "" "openbach\\-run" "SATCOM VPN/PEP testbed"\n'
     body = str(made).split("\n", 1)[1]
     body = re.sub(r"^\.SH NAME\n.*\n", f".SH NAME\n{name} \\\\- {summary(parser)}\n", body)
     body = body.replace(".SH DESCRIPTION\n", ".SH DESCRIPTION\n.nf\n", 1).replace("\n\n.TP", "\n.fi\n.TP", 1)

@@ -3,7 +3,7 @@
  * capture=<fd>: every packet that leaves on any interface of any namespace, as
  * one pcapng stream on a file descriptor of the host.
  *
- * The host hashes the stream (the run's capture_sha256) or keeps it (--pcap). A
+ * The host hashes the stream (the run's capture_hash) or keeps it (--pcap). A
  * program in the guest could do the same, but every packet would then cost
  * system calls, and would have to be moved through the guest's own scheduler.
  *
@@ -12,7 +12,13 @@
  * arrival is not taken again; a tunnel's (wg, tun) is, because what arrives there
  * left nowhere else. ifb is left out: it is a queue and not an interface that a
  * packet crosses. Names are "<alias of the namespace's lo>/<interface>".
+ *
+ * capture_keys: the keys of WireGuard's handshakes too, each in a block of its own
+ * in the form of Wireshark's wg.keylog_file. The host takes them out of the stream,
+ * whose other blocks are the same with and without them.
  */
+#include <asm/capture.h>
+#include <linux/base64.h>
 #include <linux/if_arp.h>
 #include <linux/init.h>
 #include <linux/netdevice.h>
@@ -34,10 +40,15 @@
 #define SECTION_HEADER		0x0a0d0d0a
 #define INTERFACE_DESCRIPTION	1
 #define ENHANCED_PACKET		6
+#define DECRYPTION_SECRETS	10
+#define WIREGUARD_KEY_LOG	0x57474b4c
 #define OPTION_IF_NAME		2
 #define OPTION_IF_TSRESOL	9
 
+#define KEY_SIZE		32	/* of X25519 and of a preshared key */
+
 static int capture_fd = -1;
+static bool with_keys;
 static u8 buffer[BUFFER_SIZE];
 static size_t used;
 static DEFINE_SPINLOCK(lock);
@@ -190,6 +201,37 @@ out:
 	return 0;
 }
 
+static void put_key(const char *name, const u8 *key)
+{
+	put(name, strlen(name));
+	put(" = ", 3);
+	used += base64_encode(key, KEY_SIZE, buffer + used, true, BASE64_STD);
+	put("\n", 1);
+}
+
+void capture_wireguard_keys(const u8 *local_static, const u8 *remote_static,
+			    const u8 *local_ephemeral, const u8 *preshared)
+{
+	size_t block, text;
+	u32 len;
+
+	if (!with_keys || capture_fd < 0)
+		return;
+	spin_lock_bh(&lock);
+	block = block_start(DECRYPTION_SECRETS);
+	put32(WIREGUARD_KEY_LOG);
+	put32(0);
+	text = used;
+	put_key("LOCAL_STATIC_PRIVATE_KEY", local_static);
+	put_key("REMOTE_STATIC_PUBLIC_KEY", remote_static);
+	put_key("LOCAL_EPHEMERAL_PRIVATE_KEY", local_ephemeral);
+	put_key("PRESHARED_KEY", preshared);
+	len = used - text;
+	memcpy(buffer + text - sizeof(len), &len, sizeof(len));
+	block_end(block);
+	spin_unlock_bh(&lock);
+}
+
 static int __net_init capture_net_init(struct net *net)
 {
 	struct packet_type *tap = net_generic(net, capture_net_id);
@@ -236,6 +278,13 @@ static int __init capture_setup(char *str)
 	return kstrtoint(str, 10, &capture_fd) == 0;
 }
 __setup("capture=", capture_setup);
+
+static int __init capture_keys_setup(char *str)
+{
+	with_keys = true;
+	return 1;
+}
+__setup("capture_keys", capture_keys_setup);
 
 static int __init capture_init(void)
 {

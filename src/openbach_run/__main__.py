@@ -21,6 +21,7 @@ def damaged(error: ImportError | SyntaxError) -> bool:
 
 
 def main() -> int:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's threads would spin on the guests' CPUs
     try:
         from openbach_run.commands.main import main as command  # an installed package unpacks its files: see paths.py
 

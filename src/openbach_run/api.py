@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pandas
 import pyarrow.parquet
@@ -26,6 +26,9 @@ from openbach_run.results.record import statistics
 __all__ = ["InputError", "Results", "SetupError", "load", "run"]
 
 Value = str | int | float
+Engine = Literal["virtual", "native"]
+Clock = Literal["virtual", "real"]
+ENGINES, CLOCKS = get_args(Engine), get_args(Clock)
 PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp"}
 FLAGS = "FSRPAUEC"
 """Of TCP, from the lowest bit on."""
@@ -39,6 +42,9 @@ def run(
     results: str | Path | None = None,
     workers: int | None = None,
     pcap: bool = False,
+    keys: bool = False,
+    engine: Engine = "virtual",
+    clock: Clock = "virtual",
     rerun: bool = False,
     quiet: bool = False,
     additions: Sequence[str | Path] = (),
@@ -54,7 +60,11 @@ def run(
     arguments.seeds = None if seeds is None else _seeds(seeds)
     arguments.results = None if results is None else Path(results)
     arguments.workers, arguments.scheduler = workers, scheduler
-    arguments.pcap, arguments.rerun, arguments.quiet = pcap, rerun, quiet
+    for name, chosen, there in (("engine", engine, ENGINES), ("clock", clock, CLOCKS)):
+        if chosen not in there:
+            raise InputError(f"{name}={chosen!r}: one of {', '.join(there)}")
+    arguments.engine, arguments.clock = engine, clock
+    arguments.pcap, arguments.keys, arguments.rerun, arguments.quiet = pcap, keys, rerun, quiet
     arguments.additions = [Path(one) for one in additions]
     arguments.inventory = None if inventory is None else Path(inventory)
     directories: list[Path] = []
@@ -87,7 +97,7 @@ class Results:
         table = pyarrow.parquet.read_table(self.file)
         frame = table.to_pandas()
         for name in frame.columns:
-            if not pandas.api.types.is_numeric_dtype(frame[name]) and name not in ("run_id", "capture_sha256"):
+            if not pandas.api.types.is_numeric_dtype(frame[name]) and name not in ("run_id", "capture_hash"):
                 frame[name] = _typed(frame[name])
         frame.attrs["units"] = {
             field.name: field.metadata[b"unit"].decode() for field in table.schema if b"unit" in (field.metadata or {})

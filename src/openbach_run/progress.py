@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Live progress on stderr: a bar on a terminal, a line now and then elsewhere."""
+"""Live progress on stderr: a bar on a terminal, a line that changes in a notebook, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # its import takes as long as the rest of a short command: on
 
 Progress = Callable[[str, float], None]
 """Told what is being made, and which part of it is done (0 to 1)."""
-LINE_EVERY_S = 5.0
+LINE_EVERY_S, NOTEBOOK_EVERY_S = 5.0, 0.5
 Made = TypeVar("Made")
 
 
@@ -54,6 +54,7 @@ class Reporter:
         self._bar: Bar | None = None
         self._last_line_s = -LINE_EVERY_S
         self._last_line = ""
+        self._notebook = type(sys.stderr).__module__.startswith("ipykernel.")
         if not quiet and sys.stderr.isatty():
             self._bar = _bar()
 
@@ -68,6 +69,8 @@ class Reporter:
     ) -> None:
         if self._bar:
             self._bar.stop()
+        elif self._notebook and self._last_line:
+            print(file=sys.stderr, flush=True)
 
     def show(self, text: str, part: float) -> None:
         if self._quiet:
@@ -77,17 +80,19 @@ class Reporter:
                 self._bar.update(self._task, completed=part, description=text)
                 return
             line = f"{part:4.0%}  {text}"
-            due = part >= 1 or time.monotonic() - self._last_line_s >= LINE_EVERY_S
+            every_s = NOTEBOOK_EVERY_S if self._notebook else LINE_EVERY_S
+            due = part >= 1 or time.monotonic() - self._last_line_s >= every_s
             if due and line != self._last_line:
+                over, end = ("\r", " " * (len(self._last_line) - len(line))) if self._notebook else ("", "\n")
+                print(f"{over}{line}", end=end, file=sys.stderr, flush=True)
                 self._last_line_s, self._last_line = time.monotonic(), line
-                print(line, file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
         """A line that stays."""
         if self._bar:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            print(text, file=sys.stderr, flush=True)
+            print(f"\n{text}" if self._notebook and self._last_line else text, file=sys.stderr, flush=True)
 
 
 def _bar() -> Bar:

@@ -32,7 +32,7 @@ def compare(place: Path, words: str = COMMAND) -> tuple[int, str, str]:
 
 
 def capture(run: Run) -> str:
-    return str(json.loads((run.record / "record.json").read_text())["capture_sha256"])
+    return str(json.loads((run.record / "record.json").read_text())["capture_hash"])
 
 
 def test_the_guide(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,38 +1,64 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""openbach_run from Python: results with right types, and the notebook of the documentation, whose cells are executed."""
+"""openbach_run from Python: the notebook of the documentation, executed in a kernel of Jupyter, and its results with right
+types."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import nbformat
 import pandas
 import pytest
 from conftest import REPOSITORY
+from nbclient import NotebookClient
 
 import openbach_run
+from openbach_run import Results
+
+CELL_LIMIT_S = 600
 
 
 @pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The variables of docs/example.ipynb after its last cell."""
-    matplotlib.use("agg")
-    cells = json.loads((REPOSITORY / "docs/example.ipynb").read_text())["cells"]
-    variables: dict[str, Any] = {}
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """docs/example.ipynb with the outputs of its cells, and in `path` where it has been executed."""
+    place = tmp_path_factory.mktemp("notebook")
+    made = nbformat.read(REPOSITORY / "docs/example.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("notebook"))
-        for cell in cells:
-            if cell["cell_type"] == "code":
-                exec("".join(cell["source"]), variables)
-        variables["results"] = openbach_run.load(Path("results/notebook").resolve())
-        variables["captured"] = openbach_run.load(Path("results/notebook-capture").resolve())
-    return variables
+        patch.setenv("PYTHONPATH", str(REPOSITORY / "src"))
+        patch.setenv("IPYTHONDIR", str(place / ".ipython"))
+        patch.setenv("JUPYTER_CONFIG_DIR", str(place / ".jupyter"))
+        resources = {"metadata": {"path": str(place)}}
+        NotebookClient(made, timeout=CELL_LIMIT_S, kernel_name="python3", resources=resources).execute()
+    made.metadata.path = str(place)
+    return made
 
 
-def test_runs_have_right_types(notebook: dict[str, Any]) -> None:
-    runs = notebook["results"].runs
+@pytest.fixture(scope="module")
+def results(notebook: Any) -> Results:
+    return openbach_run.load(Path(notebook.metadata.path) / "results/notebook")
+
+
+@pytest.fixture(scope="module")
+def captured(notebook: Any) -> Results:
+    return openbach_run.load(Path(notebook.metadata.path) / "results/notebook-capture")
+
+
+def outputs(notebook: Any, kind: str) -> list[Any]:
+    return [one for cell in notebook.cells for one in cell.get("outputs", ()) if one.output_type == kind]
+
+
+def test_the_notebook_shows_tables_a_figure_and_progress(notebook: Any) -> None:
+    shown = [one.data for one in outputs(notebook, "execute_result")]
+    assert len(shown) == 3 and all("text/plain" in one for one in shown)
+    assert shown[0]["text/html"].count("Finished Ok") == 8
+    assert len([one for one in outputs(notebook, "display_data") if "image/png" in one.data]) == 1
+    progress = "".join(one.text for one in outputs(notebook, "stream") if one.name == "stderr")
+    assert "\r100%  8 of 8 runs" in progress and "\r100%  1 of 1 runs" in progress
+
+
+def test_runs_have_right_types(results: Results) -> None:
+    runs = results.runs
     assert len(runs) == 8 and set(runs["status"]) == {"Finished Ok"}
     assert (
         runs["loss"].dtype == "int64" and runs["transfer_time_s"].dtype == "float64" and runs["seed"].dtype == "int64"
@@ -41,35 +67,47 @@ def test_runs_have_right_types(notebook: dict[str, Any]) -> None:
     assert runs.attrs["units"]["transfer_time_s"] == "s"
 
 
-def test_cells_are_the_medians(notebook: dict[str, Any]) -> None:
-    cells, runs = notebook["cells"], notebook["results"].runs
+def test_cells_are_the_medians(results: Results) -> None:
+    cells, runs = results.cells(), results.runs
     assert list(cells.columns) == ["vpn", "loss", "median", "low", "high", "seeds"] and len(cells) == 4
     median = runs[(runs["vpn"] == "none") & (runs["loss"] == 1)]["transfer_time_s"].median()
     (told,) = cells[(cells["vpn"] == "none") & (cells["loss"] == 1)]["median"]
     assert told == pytest.approx(median)
 
 
-def test_series_of_all_runs(notebook: dict[str, Any]) -> None:
-    window = notebook["window"]
+def test_series_of_all_runs(results: Results) -> None:
+    window = results.series("cwnd_segments")
     assert window["run_id"].nunique() == 8 and isinstance(window["time"].dtype, pandas.DatetimeTZDtype)
     assert (window["time_s"] >= 0).all() and window["value"].gt(0).any()
     with pytest.raises(openbach_run.InputError, match=r"there are .*transfer_time_s"):
-        notebook["results"].series("no_such_statistic")
+        results.series("no_such_statistic")
 
 
-def test_packets_have_tcps_numbers(notebook: dict[str, Any]) -> None:
-    data = notebook["data"]
+def test_packets_have_tcps_numbers(results: Results, captured: Results) -> None:
+    run_id = captured.runs["run_id"][0]
+    packets = captured.packets(run_id, interface="sat/")
+    data = packets[packets["payload"] > 0]
     assert set(data["interface"].cat.remove_unused_categories().cat.categories) <= {"sat/to_st", "sat/to_gw"}
     assert data["payload"].sum() >= 300_000
-    run_id = notebook["captured"].runs["run_id"][0]
-    opened = notebook["captured"].packets(run_id, "pc/")
+    opened = captured.packets(run_id, "pc/")
     assert (opened["flags"] == "S").sum() >= 1 and set(opened["protocol"]) >= {"tcp"}
     with pytest.raises(openbach_run.InputError, match="pcap=True"):
-        notebook["results"].packets(notebook["results"].runs["run_id"][0])
+        results.packets(results.runs["run_id"][0])
+
+
+def test_the_engines_kernel_runs_with_its_clock_too(tmp_path: Path) -> None:
+    runs = openbach_run.run(
+        "geo", vpn="none", cc="cubic", loss=0, size="100k", seeds=1, clock="real", results=tmp_path, quiet=True
+    ).runs
+    assert list(runs["status"]) == ["Finished Ok"] and runs["wall_s"][0] > runs["transfer_time_s"][0]
 
 
 def test_bad_input_is_an_exception(tmp_path: Path) -> None:
     with pytest.raises(openbach_run.InputError, match="vnp"):
         openbach_run.run("geo", vnp="none", results=tmp_path)
+    with pytest.raises(openbach_run.InputError, match=r"engine='vritual': one of virtual, native"):
+        openbach_run.run("geo", engine="vritual", results=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(openbach_run.InputError, match="real is of the virtual engine"):
+        openbach_run.run("geo", engine="native", clock="real", results=tmp_path)
     with pytest.raises(openbach_run.InputError, match="no results"):
         openbach_run.load(tmp_path)

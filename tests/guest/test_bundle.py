@@ -61,7 +61,7 @@ def in_an_empty_system(bundle: Path, home: Path, *words: str) -> subprocess.Comp
 
 
 def captures(results: Path) -> dict[str, str]:
-    return {run.row["run_id"]: run.row["capture_sha256"] for run in records(results)}
+    return {run.row["run_id"]: run.row["capture_hash"] for run in records(results)}
 
 
 def test_made_again_it_is_the_same_file(bundle: Path) -> None:
@@ -97,6 +97,17 @@ def test_it_says_what_it_is_made_of(bundle: Path, home: Path) -> None:
     assert len(parts) == len(described["packages"]) == len({part["SPDXID"] for part in described["packages"]})
     for name in ("pypi/pandas", "deb/debian/wireguard-tools", "deb/debian/linux-source-7.2", "deb/debian/libzstd-dev"):
         assert len([url for url in parts if url.startswith(f"pkg:{name}@")]) == 1, name
+    origins = {
+        one["spdxElementId"]: one["relatedSpdxElement"]
+        for one in described["relationships"]
+        if one["relationshipType"] == "GENERATED_FROM"
+    }
+    identified = {part["SPDXID"]: part for part in parts.values()}
+    for name in ("deb/debian/iproute2", "deb/debian/wireguard-tools", "deb/debian/libc6"):
+        (url,) = [url for url in parts if url.startswith(f"pkg:{name}@") and url.endswith("arch=amd64")]
+        source = identified[origins[parts[url]["SPDXID"]]]
+        assert source["packageFileName"].endswith(".dsc") and ".tar." in source["comment"]
+        assert len(source["checksums"][0]["checksumValue"]) == 64
     for kind in ("pkg:pypi", "pkg:deb"):
         assert len([url for url, part in parts.items() if url.startswith(kind) and "checksums" in part]) > 40
     assert "GENERAL PUBLIC LICENSE" in (place / "licenses/openbach-run").read_text()

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+from base64 import b64decode
 from collections import Counter
 from pathlib import Path
 
 import own_files
 import pytest
-from conftest import REPOSITORY, Run, command, records
+from conftest import REPOSITORY, Run, RunCells, command, records
 
 from openbach_run.engine.virtual.debian import ensure_tools
-from openbach_run.results.captures import packets
+from openbach_run.results.captures import KEYS, packets
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +61,42 @@ def test_a_host_has_its_interfaces_directions_and_names(run: Run, place: Path) -
 @pytest.mark.parametrize(
     "line", re.findall(r"^(?:tshark|tcptrace) .*$", (REPOSITORY / "docs/captures.md").read_text(), re.M)
 )
-def test_the_recipes_of_the_page(line: str, place: Path) -> None:
+def test_the_recipes_of_the_page(line: str, run: Run, place: Path) -> None:
     ensure_tools({"tshark": "tshark", "tcptrace": "tcptrace"})
     (place / "graphs").mkdir(exist_ok=True)
+    shutil.copy(run.record / KEYS, place)
     done = subprocess.run(line.split(), cwd=place, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     if line.startswith("tcptrace"):
         assert list((place / "graphs").glob("*_tsg.xpl"))
     elif "retransmission" not in line:  # without loss there is none
         assert len(done.stdout.splitlines()) > 5
+
+
+def test_tshark_decrypts_wireguard_with_the_keys_and_not_without(run: Run, place: Path) -> None:
+    """Away from the tunnel's ends, where the transfer is to be seen in WireGuard's packets alone."""
+    keys = run.record / KEYS
+    wanted = ["-Y", "wg && tcp", "-T", "fields", "-e", "tcp.len"]
+    found = [tshark(place / "st.pcapng", *wanted), tshark(place / "st.pcap", "-o", f"wg.keylog_file:{keys}", *wanted)]
+    for lengths in found:
+        assert sum(map(int, lengths)) >= 1_000_000
+    assert len(found[0]) > len(found[1])  # of both interfaces, and of one
+    assert tshark(place / "st.pcap", *wanted) == []
+    assert len(tshark(place / "st.pcap", "-Y", "wg")) > len(found[1])
+    for file in (keys, place / "st.pcapng"):
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_keys_are_in_no_other_file_and_change_no_packet(run: Run, place: Path, run_cells: RunCells) -> None:
+    (without,) = run_cells("geo", "vpn=wireguard", "cc=cubic", "size=1M", "loss=0")
+    assert run.row["capture_hash"] == without.row["capture_hash"]
+    assert not (without.record / KEYS).exists()
+    secret = [line.split(" = ")[1] for line in (run.record / KEYS).read_text().splitlines() if "PRIVATE" in line]
+    assert len(set(secret)) == 4  # of both ends: static and ephemeral
+    for file in (place / "results").rglob("*"):
+        if file.is_file() and file.name != KEYS:
+            content = file.read_bytes()
+            assert not any(one.encode() in content or b64decode(one) in content for one in secret), file
 
 
 def test_what_is_not_there_is_named(run: Run, place: Path, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_the_same_seed_gives_the_same_packets(tmp_path: Path, cc: str) -> None:
         ended = command(*cell, "--results", str(tmp_path / again))
         assert ended.returncode == 0, ended.stderr
         (run,) = records(tmp_path / again)
-        captures.add(run.row["capture_sha256"])
+        captures.add(run.row["capture_hash"])
     assert len(captures) == 1
 
 

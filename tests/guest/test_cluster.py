@@ -26,7 +26,7 @@ from dataclasses import replace
 from dask.__main__ import main
 from openbach_run.engine.virtual.engine import VirtualEngine as Engine
 run = Engine.run
-Engine.run = lambda self, *arguments: replace(run(self, *arguments), capture_sha256="0" * 64)
+Engine.run = lambda self, *arguments: replace(run(self, *arguments), capture_hash="0" * 64)
 main()
 """
 """A worker whose captures are not those of other machines."""

@@ -118,6 +118,32 @@ def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
     assert 100 <= outcome.virtual_s < 101
 
 
+def test_a_program_that_polls_does_not_hold_up_the_others(guest_run: GuestRun) -> None:
+    """A host's poller has no CPU of another host: each sleep ends when it is due, or within Linux's timer slack of 50 µs."""
+    outcome = guest_run(
+        """
+        import os, select, time
+        time.sleep(0.1)  # timers are exact soon after the start
+        if (poller := os.fork()) == 0:
+            end = time.monotonic() + 4
+            while time.monotonic() < end:
+                select.select([], [], [], 0)
+            os._exit(0)
+        begin = time.monotonic_ns()
+        late_ns = []
+        for number in range(1, 1000):
+            due_ns = begin + number * 3_333_333
+            time.sleep((due_ns - time.monotonic_ns()) / 1e9)
+            late_ns.append(time.monotonic_ns() - due_ns)
+        assert max(late_ns) < 52_000, max(late_ns)
+        assert os.waitpid(poller, 0)[1] == 0
+        """,
+        FINISH,
+    )
+    assert outcome.error is None
+    assert 4 <= outcome.virtual_s < 4.2
+
+
 CLOCKS = """
     import ctypes, os, time
 

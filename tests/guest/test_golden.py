@@ -26,12 +26,12 @@ def test_the_packets_are_those_of_before(run_cells: RunCells) -> None:
     now = {
         "command": " ".join(("./openbach-run geo_loss", *CELL)),
         **{name: record.identity[name] for name in ("kernel", "image")},
-        "capture_sha256": record.capture_sha256,
+        "capture_hash": record.capture_hash,
     }
     if "UPDATE_GOLDEN" in os.environ:
         FILE.write_text(json.dumps(now, indent=1) + "\n")
     before = json.loads(FILE.read_text())
-    if {**now, "capture_sha256": ""} == {**before, "capture_sha256": ""}:
-        assert now["capture_sha256"] == before["capture_sha256"]
-    elif now["capture_sha256"] != before["capture_sha256"]:
+    if {**now, "capture_hash": ""} == {**before, "capture_hash": ""}:
+        assert now["capture_hash"] == before["capture_hash"]
+    elif now["capture_hash"] != before["capture_hash"]:
         warnings.warn(f"not compared with {FILE}, which is of {before}: this is {now}; make golden", stacklevel=1)

@@ -160,7 +160,7 @@ def test_daemons_tell_their_memory_and_no_cpu_time_that_is_virtual(run_cells: Ru
 )
 def test_same_seed_same_capture(run_cells: RunCells, scenario: str, job: str, cell: tuple[str, ...]) -> None:
     first, second = (one(run_cells, scenario, *cell, again=again) for again in (0, 1))
-    assert first.row["capture_sha256"] == second.row["capture_sha256"]
+    assert first.row["capture_hash"] == second.row["capture_hash"]
     assert statistics(first, job) == statistics(second, job)
 
 

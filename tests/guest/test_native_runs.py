@@ -75,7 +75,7 @@ def pings(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
 def test_a_run_says_its_engine_its_clock_and_its_cpu_time(pings: tuple[Path, Run]) -> None:
     results, run = pings
     said = identity(results, run)
-    assert (said["engine"], said["clock"], run.row["capture_sha256"]) == ("native", "real", "")
+    assert (said["engine"], said["clock"], run.row["capture_hash"]) == ("native", "real", "")
     assert {"kernel", "cpu", "mode", "image", "code"} <= said.keys()
     assert 0 < float(run.row["ping_rtt_ms"]) < 50
     assert 0 < float(run.row["cpu_s"]) < float(run.row["wall_s"]) * (os.cpu_count() or 1)

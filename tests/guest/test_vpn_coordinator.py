@@ -50,8 +50,8 @@ def test_the_download_does_not_pass_it(runs: dict[str, Run], vpn: str) -> None:
 
 
 def test_same_seed_same_capture(runs: dict[str, Run], run_cells: RunCells) -> None:
-    again = {run.row["vpn"]: run.row["capture_sha256"] for run in run_cells(*CELLS)}
-    assert {vpn: run.row["capture_sha256"] for vpn, run in runs.items()} == again
+    again = {run.row["vpn"]: run.row["capture_hash"] for run in run_cells(*CELLS)}
+    assert {vpn: run.row["capture_hash"] for vpn, run in runs.items()} == again
 
 
 def ends_with(place: Path, *jobs: Job) -> str:

@@ -33,8 +33,8 @@ def payload_on_the_satellite(run: Run) -> bool:
 
 
 def test_same_seed_same_capture(runs: dict[str, Run], run_cells: RunCells) -> None:
-    again = {run.row["vpn"]: run.row["capture_sha256"] for run in run_cells(*CELLS)}
-    assert {vpn: run.row["capture_sha256"] for vpn, run in runs.items()} == again
+    again = {run.row["vpn"]: run.row["capture_hash"] for run in run_cells(*CELLS)}
+    assert {vpn: run.row["capture_hash"] for vpn, run in runs.items()} == again
 
 
 @pytest.mark.parametrize("vpn", VPNS)

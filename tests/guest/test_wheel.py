@@ -56,8 +56,8 @@ def test_it_runs_in_another_directory_and_gets_the_same_packets(installed: Path,
     here = command(*CELL[:-1], str(tmp_path / "here"))
     assert done.stdout == here.stdout
     (theirs,), (ours,) = records(tmp_path / "wheel/results"), records(tmp_path / "here")
-    assert [theirs.row[name] for name in ("run_id", "capture_sha256")] == [
-        ours.row[name] for name in ("run_id", "capture_sha256")
+    assert [theirs.row[name] for name in ("run_id", "capture_hash")] == [
+        ours.row[name] for name in ("run_id", "capture_hash")
     ]
 
 

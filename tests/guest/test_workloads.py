@@ -201,7 +201,7 @@ def test_the_calls_losses_are_those_of_the_link(run_cells: RunCells) -> None:
 )
 def test_same_seed_same_capture(run_cells: RunCells, cell: tuple[str, ...]) -> None:
     (first,), (second,) = run_cells(*cell, "loss=0.5"), run_cells(*cell, "loss=0.5", again=1)
-    assert first.row["capture_sha256"] == second.row["capture_sha256"]
+    assert first.row["capture_hash"] == second.row["capture_hash"]
     assert first.statistics("voip") == second.statistics("voip")
     assert first.statistics("web_page") == second.statistics("web_page")
     assert first.statistics("file_transfer") == second.statistics("file_transfer")

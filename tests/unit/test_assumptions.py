@@ -4,16 +4,17 @@ with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up import write_results
 
 from openbach_run.additions import Additions
 from openbach_run.campaign.plan import campaign_of, read_with_subs
+from openbach_run.campaign.settings import parse_seeds
 from openbach_run.commands import explain, main
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
@@ -23,18 +24,16 @@ from openbach_run.report.assumptions import (
     Assumption,
     Choice,
     as_claimed,
-    effects,
     needed,
     read_assumptions,
-    regions,
     relevant,
     scenarios_under,
-    search,
 )
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.claims import HOLDS, Claim, judge, read_claims
 from openbach_run.report.explained import assumptions_of
-from openbach_run.results.record import Record
+from openbach_run.report.search import Stop, Tried, drivers, effects, in_turn, regions, search
+from openbach_run.results.record import Record, Store
 from openbach_run.yaml_files import read_yaml
 
 ASSUMPTIONS = REPOSITORY / "reports/assumptions.yml"
@@ -122,30 +121,52 @@ def test_what_drives_a_claim_and_where_it_holds_is_said() -> None:
     found = search(MADE_UP, judged_by(claims_of({"buffer": "2"})))
     key = next(key for key in regions(found) if key[1] == "tunnel none")
     assert regions(found)[key] == "buffer: 2"
-    assert {(one.assumption, one.alternative) for one in effects(found)[key]} == {("buffer", "2")}
-    assert effects(found)[key][0].shift == pytest.approx(26 / 23)
-    assert not any(one.assumption == "colour" for some in effects(found).values() for one in some)
+    changed = {(one.assumption, one.alternative): one for one in effects(found.tried)[key]}
+    of_buffer = changed["buffer", "2"]
+    assert of_buffer.change.median == pytest.approx(26 / 23) and of_buffer.is_factor and of_buffer.more == 1
+    assert of_buffer.change.seeds == 5 and of_buffer.change.low is not None
+    assert changed["colour", "blue"].change.median == 1 and {"colour": "blue"} in found.without_effect
+    assert drivers(found)[0] == ("buffer", "2")
+    ours = regions(search(MADE_UP, judged_by(claims_of({}))))
+    assert next(ours[key] for key in ours if key[1] == "tunnel none") == "ours, but not buffer: 2; or buffer: 4"
+    assert next(ours[key] for key in ours if key[1] == "none A") == "ours, but not names: swapped"
+    together = regions(search(MADE_UP, judged_by(claims_of({"buffer": "2", "direction": "one"}))))
+    assert next(together[key] for key in together if key[1] == "tunnel A") == "buffer: 2 and direction: one"
 
 
-def test_a_search_ends_when_its_time_is_over() -> None:
-    left = iter([True, True, False])
-    found = search(MADE_UP, judged_by(claims_of(HIDDEN)), lambda: next(left))
-    assert not found.whole
-    assert [one.choice for one in found.tried] == [{}, {"buffer": "2"}, {"buffer": "4"}]
+def test_one_alternative_of_each_assumption_comes_first() -> None:
+    assert in_turn(MADE_UP) == [
+        ("buffer", "2"), ("direction", "one"), ("colour", "blue"), ("names", "swapped"), ("buffer", "4"),
+    ]  # fmt: skip
 
 
-def test_what_changes_nothing_when_screened_is_not_tried() -> None:
-    """With one seed; of the rest everything is found all the same."""
-    screened: list[Choice] = []
+def test_what_takes_too_long_is_left_out_and_said() -> None:
+    """The rest is searched all the same."""
+    found = search(MADE_UP, judged_by(claims_of(HIDDEN)), lambda choice: "direction" not in choice)
+    assert not found.whole and found.untried == [{"direction": "one"}]
+    assert found.best.choice.items() <= HIDDEN.items() and found.best.choice
+    assert search(MADE_UP, judged_by(claims_of(HIDDEN)), lambda choice: False).tried[0].choice == {}
 
-    def cheap(choice: Choice) -> list[Claim]:
-        screened.append(choice)
+
+def test_who_judges_can_stop_the_search() -> None:
+    def judged(choice: Choice) -> list[Claim]:
+        if "colour" in choice:
+            raise Stop
         return judged_by(claims_of(HIDDEN))(choice)  # type: ignore[no-any-return]
 
-    found = search(MADE_UP, judged_by(claims_of(HIDDEN)), screened=cheap)
-    assert found.best.choice == HIDDEN
-    assert found.without_effect == [{"colour": "blue"}]
-    assert {"colour": "blue"} in screened and {"colour": "blue"} not in [one.choice for one in found.tried]
+    found = search(MADE_UP, judged)
+    assert not found.whole
+    assert [one.choice for one in found.tried] == [{}, {"buffer": "2"}, {"direction": "one"}]
+
+
+def test_the_effect_on_a_difference_is_a_difference() -> None:
+    part = {"says": "d", "cell": {"vpn": ["tunnel"]}, "against": {"vpn": ["none"]}, "as": "difference", "most": 5}
+    claims = {"C1": {"statement": "", "parts": [part]}}
+    (key,) = Tried({}, judged_by(claims)({})).findings
+    tried = [Tried(dict(choice), judged_by(claims)(choice)) for choice in ({}, {"buffer": "4"})]
+    (changed,) = effects(tried)[key]
+    assert not changed.is_factor
+    assert changed.change.median == pytest.approx(9 * 1.003)  # 3 s for each BDP, of each seed
 
 
 def test_a_time_may_include_another_measure() -> None:
@@ -170,7 +191,8 @@ def test_a_proxy_of_its_own_is_the_claims_proxy() -> None:
 def test_without_loss_nobody_asks_for_its_direction() -> None:
     assumptions = read_assumptions(ASSUMPTIONS)
     of_loss = {"loss rate", "loss direction", "loss in a row", "place of loss"}
-    lossless, lossy = ([{"scenario": "geo", "values": {"loss": [loss]}}] for loss in (0, 1))
+    values = {"orbit": ["leo"], "vpn": ["openvpn_tcp"], "pep": ["A"], "cc": ["bbr2"]}
+    lossless, lossy = ([{"scenario": "geo", "values": {**values, "loss": [loss]}}] for loss in (0, 1))
     assert assumptions.keys() - relevant(assumptions, lossless).keys() == of_loss
     assert relevant(assumptions, lossy).keys() == assumptions.keys()
 
@@ -232,40 +254,189 @@ def test_a_claim_needs_its_own_cells_only() -> None:
     assert {one["scenario"] for one in needed(content, [claims["C9"], claims["C11"]])} == {"multi_flow"}
 
 
-def test_the_command_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    """The runs are made up: transfers without a proxy take 28 s, those with one in B 27 s."""
-    ran: list[str] = []
+LEFT_OPEN = """
+buffer: {asks: How large?, ours: 1, alternatives: {two: {set: {buffer_bdp: 2}}, four: {set: {buffer_bdp: 4}}}}
+queue: {asks: Which?, ours: a FIFO, alternatives: {codel: {set: {queue: codel}}}}
+"""
 
-    def made_up(folder: Path, scenarios: Any, seeds: str, quiet: bool) -> None:
-        ran.append(folder.name)
-        if folder.exists():
-            return
-        cells = {"vpn": ("wireguard", "openvpn_udp"), "pep": ("none", "B", "A"), "cc": ("cubic",), "loss": ("0",)}
-        write_results(folder, int(seeds), **cells)
 
-    monkeypatch.setattr(explain, "run_campaign", made_up)
-    (tmp_path / "open.yml").write_text(
-        "buffer: {asks: How large?, ours: 1, alternatives: {two: {set: {buffer_bdp: 2}}}}"
+class MadeUp:
+    """In place of the engine: WireGuard with PEP B takes 4 % more than the others, with a buffer of 2 as much less; the queue
+    does nothing. Each seed has its own luck."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, str]] = []
+        self.cells = 0
+        self.interrupts_at: int | None = None
+
+    def __call__(self, folder: Path, scenarios: Sequence[Any], seeds: str, workers: Any, quiet: bool) -> None:
+        if len(self.ran) == self.interrupts_at:
+            raise KeyboardInterrupt
+        self.ran.append((folder.name, seeds))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder.parent / "runs").mkdir(exist_ok=True)
+        if not (folder / "runs").exists():
+            (folder / "runs").symlink_to("../runs")
+        store, asked = Store(folder), []
+        for run in explain.cells_of(scenarios, parse_seeds(seeds)):
+            run_id = f"{hash(frozenset(run.items())) & (1 << 64) - 1:016x}"
+            scenario, seed = run.pop("scenario"), int(run.pop("seed"))
+            asked.append({"run_id": run_id, "scenario": scenario, "arguments": run, "seed": seed})
+            if store.load(run_id) is None:
+                self._run(store, run_id, scenario, run, seed)
+        store.write("campaign.json", json.dumps({"command": "", "runs": asked}))
+
+    def _run(self, store: Store, run_id: str, scenario: str, arguments: dict[str, str], seed: int) -> None:
+        best = arguments["vpn"] == "wireguard" and arguments["pep"] == "B"
+        factor = {"1": 1.04, "2": 0.96, "4": 1.10}[arguments["buffer_bdp"]] if best else 1.0
+        taken = 28 * (factor + (seed % 5) / 1000 * best)
+        place = store.begin(run_id)
+        link = {"id": 0, "start_job_instance": {"entity_name": "sat", "satcom_link": {"orbit": [[scenario[:3]]]}}}
+        (place / "run.json").write_text(json.dumps({"scenario": {"openbach_functions": [link]}}))
+        (place / "statistics.jsonl").write_text("")
+        measures = {"transfer_time_s": taken}
+        identity = {"engine": "virtual"}
+        record = Record(
+            run_id, scenario, arguments, seed, "Finished Ok", None, taken, 2.0, "", measures, "", identity, ()
+        )
+        store.keep(place, record)
+        self.cells += 1
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
+    one = MadeUp()
+    monkeypatch.setattr(explain, "run_campaign", one)
+    return one
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> list[str]:
+    (tmp_path / "open.yml").write_text(LEFT_OPEN)
+    named = {"--assumptions": "open.yml", "--results": "r", "-o": "o"}
+    return [*(word for name, file in named.items() for word in (name, str(tmp_path / file))), "--quiet"]
+
+
+def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
+    made_up: MadeUp, options: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    assert main.main(["explain", "C3", *options]) == 0
+    assert "0 of 4 findings hold with seeds 1 to 5; under buffer: two, 4." in capsys.readouterr().out
+    searched = [(f"{name}-seed_101", "101,") for name in ("ours", "buffer_two", "queue_codel", "buffer_four")]
+    assert made_up.ran[:4] == searched
+    judged = [name for name, seeds in made_up.ran if seeds == "1,2,3,4,5,"]
+    assert judged[:2] == ["ours-seeds_1_to_5", "buffer_two-seeds_1_to_5"], (
+        "ours and the joint set, with seeds of their own"
     )
-    options = ["--assumptions", str(tmp_path / "open.yml"), "--results", str(tmp_path / "r"), "-o", str(tmp_path / "o")]
-    assert main.main(["explain", "C3", *options, "--quiet"]) == 0
-    assert ran == ["ours", "buffer_two"]
-    assert "4 of 4 findings hold" in capsys.readouterr().out
+    found = assumptions_of(tmp_path / "o")
+    assert found is not None and found.whole and found.joint == "buffer: two"
+    assert (found.searched, found.confirmed) == ("seed 101", "seeds 1 to 5")
+    first = found.of("C3")[0]
+    assert (first.ours, first.joint, first.holds_under) == ("does not hold", "holds", "buffer: two")
+    assert first.drivers[0].words.startswith("buffer: two (× 0.92 [0.92–0.92])")
+    text = (tmp_path / "o/assumptions.md").read_text()
+    assert "| all findings | 0 | 4 | 4 |" in text and "| whole claims | 0 | 1 | 1 |" in text
+    assert "Change nothing by more than 1 % alone: queue: codel" in text
+    assert (tmp_path / "o/best.yml").read_text().startswith("# buffer: two; found by\n# ./openbach-run explain C3 ")
+    best = read_yaml(tmp_path / "o/best.yml")["scenarios"]
+    assert best and all(entry["values"]["buffer_bdp"] == ["2"] for entry in best)
+    assert "× 1.06 [" not in text and "buffer: four | × 1.06 |" in text, "one seed has no interval"
+
+
+def test_a_search_that_its_budget_has_cut_says_what_it_has_not_tried_and_goes_on(
+    made_up: MadeUp, options: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    assert main.main(["explain", "C3", *options, "--budget", "0s"]) == 1
+    assert "The budget ended the search" in capsys.readouterr().out
+    found = assumptions_of(tmp_path / "o")
+    assert found is not None and not found.whole and found.confirmed == ""
+    assert found.untried == ["buffer: two", "queue: codel", "buffer: four"]
     assert (
-        "| C3 | WireGuard with PEP B against OpenVPN UDP | GEO | holds | holds | under all"
+        "Not tried, for want of time: buffer: two; queue: codel; buffer: four"
         in (tmp_path / "o/assumptions.md").read_text()
     )
-    explained = assumptions_of(tmp_path / "o")
-    assert explained is not None and explained.joint == "all as ours"
-    assert next((one.part, one.orbit, one.ours) for one in explained.of("C3")) == (
-        "WireGuard with PEP B against OpenVPN UDP", "geo", "holds",
-    )  # fmt: skip
-    assert main.main(["explain", "C3", *options, "--quiet", "--budget", "0s"]) == 1
-    assert "larger one goes on" in capsys.readouterr().out
+    before = made_up.cells
+    assert main.main(["explain", "C3", *options]) == 0
+    once = made_up.cells
+    assert once > before
+    assert main.main(["explain", "C3", *options, "--budget", "0s"]) == 0, "all is there"
+    assert made_up.cells == once
+
+
+def test_time_for_several_alternatives_together_is_kept(made_up: MadeUp, options: list[str], tmp_path: Path) -> None:
+    """A choice is 36 runs of 2 s here: of 200 s 100 s are kept for the verdicts and 40 s for choices of several."""
+    for budget, untried in (("200s", ["buffer: two", "queue: codel", "buffer: four"]), ("300s", [])):
+        main.main(["explain", "C3", *options, "--workers", "1", "--budget", budget])
+        found = assumptions_of(tmp_path / "o")
+        assert found is not None and found.untried == untried
+
+
+def test_an_interrupted_search_writes_what_it_has(
+    made_up: MadeUp, options: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    made_up.interrupts_at = 2
+    assert main.main(["explain", "C3", *options]) == 130
+    found = assumptions_of(tmp_path / "o")
+    assert found is not None and found.tried == 2 and found.untried == ["queue: codel", "buffer: four"]
+    made_up.ran, made_up.interrupts_at = [], 0
+    assert main.main(["explain", "C3", *options]) == 130, "nothing was found yet"
+    assert assumptions_of(tmp_path / "o") == found
+
+
+def test_what_was_found_can_be_confirmed_without_more_search(
+    made_up: MadeUp, options: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    made_up.interrupts_at = 2
+    main.main(["explain", "C3", *options])
+    made_up.interrupts_at = None
+    assert main.main(["explain", "C3", *options, "--confirm"]) == 1
+    found = assumptions_of(tmp_path / "o")
+    assert found is not None and found.confirmed == "seeds 1 to 5" and found.tried == 2
+    assert found.held("joint") == 4
+
+
+def test_the_runs_of_a_search_are_counted_before(made_up: MadeUp, options: list[str], capsys: Any) -> None:
+    """36 cells: 2 orbits, 2 VPNs, 3 PEP positions, 3 transports. What several choices have is counted once."""
+    assert main.main(["explain", "C3", *options, "--dry-run", "--workers", "1"]) == 0
+    told = capsys.readouterr().out
+    assert "36 runs" in told and "144 runs  10 min  alone, seed 101" in told and "180 runs" in told
+    assert "no run is known" in told and made_up.ran == []
+    main.main(["explain", "C3", *options])
+    capsys.readouterr()
+    assert main.main(["explain", "C3", *options, "--dry-run", "--workers", "1"]) == 0
+    assert "0 runs     0 s  alone, seed 101" in capsys.readouterr().out
+
+
+def test_cells_that_an_alternative_cannot_change_are_run_once() -> None:
+    """In the small campaign as in the whole one: of the loss in a row those with loss, of the PEP's window those with a PEP."""
+    assumptions = read_assumptions(ASSUMPTIONS)
+    for file in ("claims", "claims_few"):
+        scenarios = read_yaml(REPOSITORY / f"campaigns/{file}.yml")["scenarios"]
+        platform = explain.Platform(Path("none"), scenarios, assumptions, {}, 1, True)
+        ours = {explain._key(one): one for one in platform.cells({}, [1])}
+        for choice, changed in (
+            ({"loss in a row": "3 in a row"}, lambda run: float(run["loss"]) > 0),
+            ({"initial window of the proxy": "32 segments"}, lambda run: run["pep"] != "none"),
+            ({"control of the tunnel": "CUBIC always"}, lambda run: run["vpn"] == "openvpn_tcp"),
+        ):
+            under = {explain._key(one) for one in platform.cells(choice, [1])}
+            assert len(under) == len(ours)
+            left = [run for key, run in ours.items() if key not in under]
+            expected = [one for one in ours.values() if changed(one)]
+            if "control of the tunnel" in choice:
+                expected = [one for one in expected if one["scenario"] != "mixed_cc"]
+            assert left == expected
 
 
 @pytest.mark.parametrize(
-    ("words", "told"), [(["C99"], "no such claim"), (["--budget", "soon"], "--budget soon: give a time like 90s")]
+    ("words", "told"),
+    [
+        (["C99"], "no such claim"),
+        (["--budget", "soon"], "--budget soon: give a time like 90s"),
+        (["--screen", "0"], "--screen 0: at least 1"),
+        (["--seeds", "101,"], "--seeds 101,: 101 is a seed of the search"),
+        (["--campaign", "nowhere"], "--campaign nowhere: no such campaign"),
+    ],
 )
 def test_bad_input_to_the_command(words: list[str], told: str, capsys: Any) -> None:
     assert main.main(["explain", *words]) == 2

@@ -321,6 +321,7 @@ def test_unwritable_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["geo", "--seeds", "x"], "--seeds x"),
         (["geo", "--workers", "0"], "at least 1"),
         (["geo", "--pcap", "--scheduler", "tcp://127.0.0.1:9"], "captures stay on the machine of a run"),
+        (["geo", "--keys"], "it goes with --pcap"),
         (["geo", "--workers", "2", "--scheduler", "tcp://127.0.0.1:9"], "--workers: a cluster runs"),
     ],
 )

@@ -50,7 +50,7 @@ class Worker(Engine):
         self._hash_of = hash_of
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Any) -> Outcome:
-        return replace(super().run(spec, run_dir, cpu, on_event), capture_sha256=self._hash_of(self.runs - 1))
+        return replace(super().run(spec, run_dir, cpu, on_event), capture_hash=self._hash_of(self.runs - 1))
 
 
 class Client:
@@ -99,7 +99,7 @@ def execute(
 
 
 def captures(place: Path) -> Counter[str]:
-    return Counter(record.capture_sha256 for record in Store(place).all())
+    return Counter(record.capture_hash for record in Store(place).all())
 
 
 def test_right_workers_are_checked_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,33 @@ def test_sources_without_a_mirror_are_told_how_to_give_one(apt: Path, text: str)
         debian.mirror()
 
 
+SHOWN = f"""\
+Package: tinc
+Format: 3.0 (quilt)
+Version: 1.0.36-2.1
+Checksums-Sha1:
+ {"0" * 40} 1832 tinc_1.0.36-2.1.dsc
+Checksums-Sha256:
+ {"a" * 64} 1832 tinc_1.0.36-2.1.dsc
+ {"b" * 64} 505340 tinc_1.0.36.orig.tar.gz
+Directory: pool/main/t/tinc
+
+Package: acl
+Checksums-Sha256:{" "}
+ {"c" * 64} 2514 acl_2.3.2-2.dsc
+Version: 2.3.2-2
+"""
+
+
+def test_the_files_of_source_packages_have_their_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "run", lambda *_, **__: SHOWN)
+    apt = debian.Apt(tmp_path, ("trixie",), {}, debian.SOURCE)
+    assert apt.source_files(["tinc", "acl"]) == {
+        "tinc 1.0.36-2.1": {"tinc_1.0.36-2.1.dsc": "a" * 64, "tinc_1.0.36.orig.tar.gz": "b" * 64},
+        "acl 2.3.2-2": {"acl_2.3.2-2.dsc": "c" * 64},
+    }
+
+
 def test_broken_sources_are_shown(apt: Path) -> None:
     (apt / "broken.list").write_text("deb http://mirror.example/debian\n")
     with pytest.raises(SetupError, match=r"(?s)reading apt's sources failed .*broken.list"):

@@ -21,6 +21,7 @@ ROOMS = (
     *(
         "errors",
         "paths",
+        "version",
         "progress",
         "yaml_files",
         "units",

@@ -23,7 +23,7 @@ from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.commands.main import parser
 from openbach_run.commands.run import _check_real_time
 from openbach_run.engine.native import cpu
-from openbach_run.engine.native.boundary import FEATURES, Host
+from openbach_run.engine.native.boundary import FEATURES, Boundary, Host
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.limits import check_declaration
@@ -70,6 +70,12 @@ def test_the_values_that_need_what_is_lacking_are_named() -> None:
 
 def test_what_is_the_same_as_something_else_needs_nothing_of_its_own() -> None:
     check_host(campaign("geo", "vpn=none", "cc=cubic", "loss=0"), PACKAGES, Additions(), without("cpu_model"))
+
+
+def test_places_named_from_here_are_found_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/usr")
+    command = Boundary("user").command("", Path("/guest"), Path("/code"), Path("results/lan/runs/1"), "true")
+    assert command[-4:] == ["/guest", "/code", "/usr/results/lan/runs/1", "true"]
 
 
 def test_a_lan_without_a_rate_needs_no_netem() -> None:

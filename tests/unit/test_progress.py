@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
-from openbach_run.progress import Progress, Together
+from openbach_run.progress import Progress, Reporter, Together
 
 
 def test_what_all_say_is_told_and_the_part_of_the_slowest() -> None:
@@ -42,3 +44,14 @@ def test_what_fails_is_told_no_more() -> None:
         together.make(fails)
     together.make(lambda progress: progress("building", 0.0))
     assert told == ["unpacking", "building"]
+
+
+def test_a_notebook_has_one_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr("sys.stderr", cell)
+    monkeypatch.setattr("openbach_run.progress.NOTEBOOK_EVERY_S", 0)
+    with Reporter(quiet=False) as reporter:
+        reporter.show("9 of 10 runs", 0.9)
+        reporter.show("all", 1.0)
+        reporter.say("failed: one")
+    assert cell.getvalue() == "\r 90%  9 of 10 runs\r100%  all         \nfailed: one\n\n"

@@ -56,6 +56,12 @@ def test_each_figure_has_ours_beside_it(tmp_path: Path) -> None:
     assert "rank correlation of 3 rows (Spearman): 1.00" in table.note
 
 
+def test_one_seed_over_a_random_link_warns(tmp_path: Path) -> None:
+    cells = [cell({"scenario": "lan_tcp", "vpn": vpn, "loss": "1"}, [50.0]) for vpn in ("none", "a")]
+    (table,) = tables(Campaigns([], cells), described(tmp_path)).values()
+    assert table.note.startswith("one seed, and the link is random")
+
+
 def test_what_cannot_be_compared_is_marked_in_virtual_time_only(tmp_path: Path) -> None:
     file = described(tmp_path, marked="it is a CPU's")
     (virtual,), (real,) = (tables(campaigns(engine), file).values() for engine in ("virtual", "controller"))

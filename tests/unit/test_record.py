@@ -26,7 +26,7 @@ RECORD = Record(
     error=None,
     virtual_s=30.0,
     wall_s=1.0,
-    capture_sha256="ab",
+    capture_hash="ab",
     measures={"transfer_time_s": 28.5},
     command="./openbach-run geo vpn=none --seeds 1,",
     identity={"engine": "fake"},

@@ -23,7 +23,7 @@ from pypdfium2 import raw as pdfium_c
 from openbach_run.commands import main
 from openbach_run.openbach.measures import from_name
 from openbach_run.paths import REPOSITORY
-from openbach_run.report import charts, document, figures
+from openbach_run.report import charts, document, figures, write
 from openbach_run.report.cells import Campaigns, Cell, Partners, matches, read_campaigns
 from openbach_run.report.claims import (
     BUT_FOR,
@@ -40,12 +40,14 @@ from openbach_run.report.claims import (
     why,
 )
 from openbach_run.report.content import advice_table, changes_table, drawings, failures, measures_tables, times_table
+from openbach_run.report.explained import FILE, Change, Explained, Map, assumptions_of
 from openbach_run.report.figures import _to_scale
 from openbach_run.report.recommendations import advice, recommend
 from openbach_run.report.settings import Setting, conditions, settings
 from openbach_run.report.verdicts import sentences, undecided, verdict_in_words, verdict_of
 from openbach_run.report.words import decimals, figure, in_good_units, said, value_of
 from openbach_run.report.write import CLAIMS, TEMPLATES
+from openbach_run.results.chance import WARNING
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import Table, as_markdown, plain
@@ -160,6 +162,31 @@ def test_settings_of_one_scenario_are_told_apart_by_what_differs() -> None:
     assert [one.name for one in found] == ["geo", "geo-cc_pep_bbr"]
     assert [one.title for one in found] == ["GEO (geo)", "GEO (geo, transport of the PEP BBR)"]
     assert [one.shared["cc_pep"] for one in found] == ["same", "bbr"]
+
+
+def test_what_follows_from_the_orbit_is_in_no_title() -> None:
+    """The delay of LEO is none, because it changes with time."""
+    orbits = [{"orbit": "geo", "delay_ms": "250"}, {"orbit": "leo", "delay_ms": "none"}]
+    cells = [Cell({"scenario": "multi_flow", "vpn": "none", **one}) for one in orbits]
+    assert [one.title for one in settings(Campaigns([], cells))] == ["GEO (multi flow)", "LEO (multi flow)"]
+    twice = [*cells, Cell({"scenario": "multi_flow", "vpn": "none", "orbit": "geo", "delay_ms": "300"})]
+    titles = [one.title for one in settings(Campaigns([], twice))]
+    assert titles == [
+        "GEO (multi flow, one-way delay 250 ms)", "LEO (multi flow)", "GEO (multi flow, one-way delay 300 ms)",
+    ]  # fmt: skip
+    assert said("delay_ms", "none") == "one-way delay of a satellite that moves"
+
+
+def test_a_small_table_is_on_one_page_with_its_note(tmp_path: Path) -> None:
+    """And with its title: however the text before it fills the page."""
+    rows = "\n".join(f"| row{number} | 1 |" for number in range(document.UNBROKEN))
+    table = f"**Title of it**\n\n| head | figure |\n| --- | ---: |\n{rows}\n\n*its note*\n"
+    for lines in range(20, 60, 5):
+        text = "# A report\n\n" + "word\n\n" * lines + table
+        (tmp_path / "a.pdf").write_bytes(document.as_pdf(text, tmp_path, TEMPLATES / "page.typ.j2"))
+        pages = [page.get_textpage().get_text_range() for page in PdfDocument(tmp_path / "a.pdf")]
+        (where,) = [page for page in pages if "head" in page]
+        assert all(one in where for one in ("Title of it", f"row{document.UNBROKEN - 1}", "its note"))
 
 
 def test_partners_differ_in_nothing_but_the_free_arguments(campaigns: Campaigns) -> None:
@@ -395,6 +422,17 @@ def test_changes_are_against_the_baseline(campaigns: Campaigns) -> None:
     other = changes_table(geo, "0", {"vpn": "wireguard"})
     assert other is not None
     assert other.rows and not any(row[0] == "WireGuard" for row in other.rows)
+
+
+def test_every_table_of_one_seed_under_random_loss_warns(tmp_path: Path) -> None:
+    """Also where only some of its cells have one seed; without loss it says that there is one."""
+    found = read_campaigns([write_results(tmp_path / "one", seeds=1, vpn=("none", "wireguard"))])
+    geo, _ = settings(found)
+    baseline = {"vpn": "none", "pep": "none"}
+    for loss, words in (("1", WARNING), ("0.1", WARNING), ("0", "one seed: no interval")):
+        changes = changes_table(geo, loss, baseline)
+        assert changes is not None and changes.note == words
+    assert all(WARNING in table.note for table in (times_table(geo), *measures_tables(geo).values()))
 
 
 def test_all_files_are_there(report: Path) -> None:
@@ -683,7 +721,15 @@ def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(tmp_path: Pa
         "link file mine.csv, which lasts 60 s: 20 Mbit/s towards the user on average (from 10 Mbit/s"
     )
     assert "2 Mbit/s from the user" in told[0]
-    assert set(told[1:]) == {"buffer 2 bandwidth-delay products", "queue FQ-CoDel", "size 30 MB", "no VPN"}
+    rest = {"buffer 2 bandwidth-delay products", "queue FQ-CoDel", "size 30 MB", "no VPN"}
+    assert set(told[1:]) == rest
+    no_cpu = {"cpu": "free", "cpu_scale": "1", "cpu_pop": "same"}
+    for cpu, said_of_it in (
+        (no_cpu, {"programs and encryption take no time"}),
+        ({**no_cpu, "cpu": "slow"}, {"CPU slow", "factor on the CPU's times 1", "CPU of the POP as that of the box"}),
+    ):
+        several = Campaigns([], [Cell({**cell.values, **cpu}, [run])])
+        assert set(conditions(settings(several)[0])[1:]) == rest | said_of_it
 
 
 @pytest.mark.parametrize(
@@ -698,7 +744,10 @@ def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(tmp_path: Pa
         ("delay_ms", "250", "one-way delay 250 ms"),
         ("burst_packets", "3", "losses of 3 packets in a row on average"),
         ("link_file", "none", "no link file"),
-        ("cc_pep", "same", "transport of the PEP: the same"),
+        ("cc_pep", "same", "transport of the PEP as at the end hosts"),
+        ("cc_2", "same", "transport of the second flow as that of the first"),
+        ("return_loss", "same", "random loss from the user as towards the user"),
+        ("mine", "same", "mine: the same"),
         ("wait_ms", "5", "wait 5 ms"),
     ],
 )
@@ -743,6 +792,31 @@ def test_advice_is_by_what_one_controls(campaigns: Campaigns) -> None:
     row = next(row for row in table.rows if row[:2] == ["GEO, 1 % loss", "end hosts, PEP and VPN"])
     assert row[2] == "OpenVPN TCP, PEP B; BBRv2"
     assert row[5] == "BBRv2: WireGuard and OpenVPN UDP (PEP B), OpenVPN TCP (no PEP)"
+
+
+def test_a_claim_has_the_assumptions_under_which_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their effects: an interval over the seeds, or that there was one seed."""
+    changes = [
+        Change("buffer", "2 BDP", 1.131, 1.102, 1.164, 5, "×", -3),
+        Change("queue", "fq_codel", 0.95, None, None, 1, "×", 1),
+        Change("LEO delay", "20 ms", 1.0, None, None, 1, "×", 0),
+    ]
+    found = Explained("C1", "VPN against no VPN, no PEP", "geo", "does not hold", "holds", "buffer: 2 BDP", changes)
+    told = ("./openbach-run explain", "", False, "buffer: 2 BDP", "campaigns/claims.yml", "seed 101", "seeds 1 to 5")
+    (tmp_path / FILE).write_text(Map(*told, 7, ["LEO delay: 50 ms"], [], ["all as ours"], [found]).as_json())
+    assert assumptions_of(tmp_path) == Map(*told, 7, ["LEO delay: 50 ms"], [], ["all as ours"], [found])
+    monkeypatch.setattr(write, "ASSUMPTIONS", tmp_path)
+    results = write_results(tmp_path / "own", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("0",))
+    assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    text = (tmp_path / "report/report.md").read_text()
+    drivers = (
+        "Driven by buffer: 2 BDP (× 1.13 [1.10–1.16]); queue: fq_codel (× 0.95, one seed). Under the joint set: holds."
+    )
+    assert f"VPN against no VPN, no PEP, GEO: holds under buffer: 2 BDP. {drivers}" in re.sub(r"\s+", " ", text)
+    assert "Of 1 findings 0 hold as our scenarios are, 1 under the joint set, both with seeds 1 to 5" in re.sub(
+        r"\s+", " ", text
+    )
+    assert len(PdfDocument(tmp_path / "report/report.pdf")) > 1
 
 
 def test_one_configuration_is_no_choice(tmp_path: Path) -> None:

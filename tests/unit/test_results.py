@@ -29,7 +29,7 @@ from openbach_run.results.record import Record
 
 COLUMNS = [
     "scenario", "vpn", "pep", "cc", "loss", "seed", "status", "transfer_time_s", "goodput_mbps", "bytes", "ttfb_s",
-    "retransmits", "virtual_s", "wall_s", "run_id", "capture_sha256",
+    "retransmits", "virtual_s", "wall_s", "run_id", "capture_hash",
 ]  # fmt: skip
 
 

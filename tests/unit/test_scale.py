@@ -147,7 +147,7 @@ def test_a_forecast_compares_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [replace(RECORD, arguments={"loss": str(number)}, wall_s=2.0) for number in range(5000)]
     origin = specs.Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {}))
     to_do = [specs.RunSpec(specs.CellSpec(origin, {"loss": str(number)}), 1) for number in range(2500, 7500)]
-    assert forecasts._mean_wall_s(to_do, known) == pytest.approx(2.0)
+    assert forecasts.mean_wall_s([forecasts._values(spec) for spec in to_do], known) == pytest.approx(2.0)
     assert 0 < compared <= forecasts.SAMPLE
 
 

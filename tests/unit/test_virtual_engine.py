@@ -42,7 +42,7 @@ def outcome(run_dir: Path, console: str, status: str = "Finished Ok") -> Outcome
     failed = [{"function": 3, "error": "no such host"}] if status != "Finished Ok" else []
     (run_dir / "console.log").write_text(console)
     (run_dir / "result.json").write_text(json.dumps({"status": status, "virtual_s": 24.5, "failed": failed}))
-    return outcome_of(run_dir, wall_s=1.0, capture_sha256="ab", ended_why=None, exit_code=0)
+    return outcome_of(run_dir, wall_s=1.0, capture_hash="ab", ended_why=None, exit_code=0)
 
 
 def test_a_kernel_without_complaints_fails_nothing(tmp_path: Path) -> None:

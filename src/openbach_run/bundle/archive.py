@@ -178,7 +178,7 @@ def _is_same(record: Record, quiet: bool) -> bool:
     if again is None or not again.finished:
         print(f"{record.run_id}: did not finish: {record.command}", file=sys.stderr)
         return False
-    if again.capture_sha256 == record.capture_sha256:
+    if again.capture_hash == record.capture_hash:
         return True
     differing = [key for key, value in record.identity.items() if again.identity.get(key) != value]
     reasons = [f"  {key}: {record.identity[key]} then, {again.identity.get(key)} now" for key in differing]

@@ -17,18 +17,21 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from openbach_run.additions import DESCRIBED, Additions, description
 from openbach_run.bundle.file import Content, Member, build_start
 from openbach_run.bundle.python_packages import INSTALLED, LISTED, ensure_python_packages
 from openbach_run.bundle.sbom import sbom
+from openbach_run.bundle.sources import source_files
 from openbach_run.engine.virtual.cache import KEEPS_ALL
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.engine.virtual.image import COPYRIGHT, GUEST_PYTHON, compile_python
 from openbach_run.openbach.job_folders import load_packages, parts_of
 from openbach_run.paths import CONTENT, REPOSITORY, cache_directory
 from openbach_run.progress import Progress
+from openbach_run.version import NAME, version
 
 CACHE = "openbach-run"
 DIST_PACKAGES = "lib/python3/dist-packages"
@@ -49,6 +52,7 @@ def content(progress: Progress, *, crates: bool) -> Iterator[tuple[Path, Content
             f"lib/{GUEST_PYTHON}": Member(link=f"../guest/usr/lib/{GUEST_PYTHON}"),
             "bin/python3": Member(start, mode=0o755),
             f"{DIST_PACKAGES}/openbach_run": Member(link="../../../repository/src/openbach_run"),
+            f"{DIST_PACKAGES}/openbach_run-{version()}.dist-info/METADATA": Member(content=_metadata()),
             f"{CACHE}/{KEEPS_ALL}": Member(),
             **_tree(packages / INSTALLED, DIST_PACKAGES),
             **_repository(),
@@ -59,7 +63,8 @@ def content(progress: Progress, *, crates: bool) -> Iterator[tuple[Path, Content
         for entry in engine.entries:
             found |= _tree(entry, f"{CACHE}/{entry.name}")
             found[f"{CACHE}/{entry.name}.manifest"] = _manifest(entry)
-        described = sbom(engine.entries, json.loads((packages / LISTED).read_text()))
+        sources = partial(source_files, cache_directory(), progress)
+        described = sbom(engine.entries, json.loads((packages / LISTED).read_text()), sources)
         found["sbom.spdx.json"] = Member(content=(json.dumps(described, indent=1) + "\n").encode())
         yield start, found
 
@@ -77,6 +82,11 @@ def _prepared(progress: Progress, *, crates: bool) -> VirtualEngine:
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
     engine.prepare(progress)
     return engine
+
+
+def _metadata() -> bytes:
+    """What Python asks for the version of what is not a checkout."""
+    return f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version()}\n".encode()
 
 
 def _is_built(folder: Path, *, crates: bool) -> bool:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a bundle is made of, as SPDX 2.3 (JSON): every package with its version, the hash of the file that it came in, its
-licence or where that is, and for Debian's and the kernel the source package that it was built from."""
+licence or where that is, and for Debian's the source package that it was built from, with the hash of that."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from openbach_run.additions import DESCRIBED, Additions, description
 from openbach_run.engine.virtual.debian import run
 from openbach_run.engine.virtual.image import COPYRIGHT, IMAGE_FILE
 from openbach_run.engine.virtual.kernel import KERNEL_FILE
-from openbach_run.paths import REPOSITORY
+from openbach_run.version import NAME, version
 
 ALWAYS = "2026-01-01T00:00:00Z"
 """The document's date: the same content makes the same document."""
@@ -37,6 +37,10 @@ class Part:
     sha256: str = ""
     license: str = ""
     comment: str = ""
+    file: str = ""
+    """What has the hash, where the URL does not say it."""
+    source: str = ""
+    """Name and version of the source package that it was built from."""
 
     @property
     def identity(self) -> str:
@@ -55,14 +59,20 @@ class Part:
             "externalRefs": [
                 {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": self.url}
             ],
+            **({"packageFileName": self.file} if self.file else {}),
             **({"checksums": [{"algorithm": "SHA256", "checksumValue": self.sha256}]} if self.sha256 else {}),
             **({"comment": self.comment} if self.comment else {}),
         }
 
 
-def sbom(entries: Sequence[Path], python: Iterable[Mapping[str, str]]) -> dict[str, Any]:
-    """Of a bundle with these entries of the cache and these Python packages."""
-    whole = Part("openbach-run", _version(), f"pkg:generic/openbach-run@{_version()}", license="GPL-3.0-or-later")
+Sources = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]
+"""`name version` of source packages → their files, with the SHA-256 of each."""
+
+
+def sbom(entries: Sequence[Path], python: Iterable[Mapping[str, str]], sources: Sources) -> dict[str, Any]:
+    """Of a bundle with these entries of the cache and these Python packages. Raises SetupError."""
+    release = version()
+    whole = Part(NAME, release, f"pkg:generic/{NAME}@{quote(release)}", license="GPL-3.0-or-later")
     parts = [
         *(part for entry in entries if (entry / IMAGE_FILE).exists() for part in _debian(entry)),
         *(_kernel(entry) for entry in entries if (entry / KERNEL_FILE).exists()),
@@ -70,27 +80,25 @@ def sbom(entries: Sequence[Path], python: Iterable[Mapping[str, str]]) -> dict[s
         *_linked(),
         *(_python(one) for one in python),
     ]
+    built_from = sorted({part.source for part in parts if part.source})
+    files = sources(built_from)
+    origins = {one: _source(one, files[one]) for one in built_from}
     related = [("SPDXRef-DOCUMENT", "DESCRIBES", whole.identity)]
     related += [(whole.identity, "CONTAINS", part.identity) for part in parts]
+    related += [(part.identity, "GENERATED_FROM", origins[part.source].identity) for part in parts if part.source]
     return {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": "SPDXRef-DOCUMENT",
-        "name": f"openbach-run {_version()} bundle",
+        "name": f"{NAME} {release} bundle",
         "documentNamespace": f"urn:openbach-run:bundle:{'+'.join(sorted(entry.name for entry in entries))}",
-        "creationInfo": {"created": ALWAYS, "creators": [f"Tool: openbach-run-{_version()}"]},
-        "packages": [part.described() for part in (whole, *parts)],
+        "creationInfo": {"created": ALWAYS, "creators": [f"Tool: {NAME}-{release}"]},
+        "packages": [part.described() for part in (whole, *parts, *origins.values())],
         "relationships": [
             {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
             for one, kind, other in related
         ],
     }
-
-
-def _version() -> str:
-    found = re.search(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE)
-    assert found
-    return found[1]
 
 
 def _debian(image: Path) -> Iterable[Part]:
@@ -99,7 +107,7 @@ def _debian(image: Path) -> Iterable[Part]:
         there = (image / COPYRIGHT / name).exists()
         told = f"licences: licenses/debian/{name}" if there else "licences: with the package it depends on"
         url = _debian_url(name, version, architecture)
-        yield Part(name, version, url, origin["sha256"], comment=f"source package: {origin['source']}; {told}")
+        yield Part(name, version, url, origin["sha256"], comment=told, source=origin["source"])
 
 
 def _kernel(entry: Path) -> Part:
@@ -125,8 +133,17 @@ def _linked() -> Iterable[Part]:
         form = "${Version} ${Architecture} ${source:Package} ${source:Version}"
         shown = run(["dpkg-query", "--show", f"--showformat={form}", package], f"looking for {package}")
         version, architecture, *source = shown.split(" ")
-        comment = f"linked into {programs}; source package: {' '.join(source)}"
-        yield Part(package, version, _debian_url(package, version, architecture), comment=comment)
+        url = _debian_url(package, version, architecture)
+        yield Part(package, version, url, comment=f"linked into {programs}", source=" ".join(source))
+
+
+def _source(identity: str, files: Mapping[str, str]) -> Part:
+    """A source package: its hash is that of its .dsc file, which has the hashes of the others."""
+    name, version = identity.split(" ")
+    described = next((file for file in files if file.endswith(".dsc")), "")
+    others = [f"{file} (SHA-256 {sha256})" for file, sha256 in files.items() if file != described]
+    comment = f"with {', '.join(others)}" if described else "Debian's lists had no such source package any more"
+    return Part(name, version, _debian_url(name, version, "source"), files.get(described, ""), "", comment, described)
 
 
 def _debian_url(name: str, version: str, architecture: str) -> str:

@@ -248,7 +248,7 @@ def execute_run(
         outcome.error,
         outcome.virtual_s,
         outcome.wall_s,
-        outcome.capture_sha256,
+        outcome.capture_hash,
         measured,
         planned.command,
         spec.identity,

@@ -25,19 +25,20 @@ def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
     known = [record for record in store.all() if record.finished]
     there = {record.run_id for record in known}
     to_do = [one.spec for one in planned if one.spec.run_id not in there]
-    wall_s = _mean_wall_s(to_do, known)
+    wall_s = mean_wall_s([_values(spec) for spec in to_do], known)
     size_bytes = mean([_size_bytes(store.runs / record.run_id) for record in _some(known)] or [UNKNOWN_BYTES])
     source = f"the {len(known)} runs in {store.directory}" if known else "an assumption, as no run was measured yet"
     return "\n".join([
         f"{len(planned)} runs, {len(planned) - len(to_do)} finished already, {len(to_do)} to do",
-        f"about {_duration(len(to_do) * wall_s / workers)} on {workers} CPUs, about {_size(len(to_do) * size_bytes)} on "
+        f"about {duration(len(to_do) * wall_s / workers)} on {workers} CPUs, about {_size(len(to_do) * size_bytes)} on "
         f"disk (from {source})",
         f"a run that writes over {RUN_LIMIT_BYTES >> 20} MiB is ended; captures are kept only with --pcap",
     ])  # fmt: skip
 
 
-def _mean_wall_s(to_do: Sequence[RunSpec], known: Sequence[Record]) -> float:
-    """Of the runs to do, each as long as the known ones of its cell, or else as those that are most like it."""
+def mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> float:
+    """Of the runs to do (`scenario` and arguments), each as long as the known ones of its cell, or else as those that are most
+    like it."""
     if not known or not to_do:
         return UNKNOWN_WALL_S
     walls_s: dict[int, list[float]] = {}
@@ -50,9 +51,9 @@ def _mean_wall_s(to_do: Sequence[RunSpec], known: Sequence[Record]) -> float:
         ({"scenario": record.scenario, **record.arguments}, walls_s[key]) for key, record in _some(list(cells.items()))
     ]
     means_s = {key: mean(walls) for key, walls in walls_s.items()}
-    found = [means_s.get(_key(_values(spec))) for spec in to_do]
-    others = [spec for spec, mean_s in zip(to_do, found, strict=True) if mean_s is None]
-    likely_s = mean([_of_the_most_like(_values(spec), sample) for spec in _some(others)] or [0.0])
+    found = [means_s.get(_key(values)) for values in to_do]
+    others = [values for values, mean_s in zip(to_do, found, strict=True) if mean_s is None]
+    likely_s = mean([_of_the_most_like(values, sample) for values in _some(others)] or [0.0])
     return mean([likely_s if mean_s is None else mean_s for mean_s in found])
 
 
@@ -81,7 +82,7 @@ def _size_bytes(run_dir: Path) -> int:
     return sum(file.lstat().st_blocks * 512 for file in run_dir.rglob("*") if file.name != "capture.pcapng")
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 

@@ -4,26 +4,38 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
 from openbach_run.results import run_files
-from openbach_run.results.captures import INBOUND, OUTBOUND, UNKNOWN, Packet, PcapngWriter, PcapWriter, packets
+from openbach_run.results.captures import (
+    CAPTURE,
+    INBOUND,
+    KEYS,
+    OUTBOUND,
+    UNKNOWN,
+    Packet,
+    PcapngWriter,
+    PcapWriter,
+    packets,
+)
 from openbach_run.topology.hosts import Inventory
 
-CAPTURE = "capture.pcapng"
 DESCRIPTION = """\
 Takes from a run's capture, which has all packets of all hosts as they leave an interface,
 those of one host or interface, in both directions, as tcpdump there would have them.
 Addresses of hosts have their names.
 
-  openbach-run geo vpn=wireguard cc=cubic --pcap
+  openbach-run geo vpn=wireguard cc=cubic --pcap --keys
   openbach-run capture results/geo/runs/RUN --at st -o st.pcapng
   openbach-run capture results/geo/runs/RUN --at server/to_pop -o server.pcap
 
-FILE.pcapng is for Wireshark and tshark; FILE.pcap for older tools, as tcptrace.
+FILE.pcapng is for Wireshark and tshark; FILE.pcap for older tools, as tcptrace. Of a run
+with --keys FILE.pcapng has the keys of WireGuard's tunnels: Wireshark shows what is in them.
 Without --at and -o the interfaces are listed, with the packets that leave each.
 """
 
@@ -53,9 +65,18 @@ def main(argv: list[str]) -> int:
     if output.suffix not in (".pcapng", ".pcap"):
         raise InputError(f"-o {output}: should end in .pcapng or .pcap")
     inventory = Inventory.from_dict(run_files.document(run_dir, "run.json")["inventory"])
-    count = _write(run_dir / CAPTURE, inventory, arguments.at, output)
-    print(f"{output}: {count} packets")
+    keys = b"" if output.suffix == ".pcap" else _keys(run_dir)
+    count = _write(run_dir / CAPTURE, inventory, keys, arguments.at, output)
+    print(f"{output}: {count} packets{', with the keys of WireGuard' if keys else ''}")
     return 0
+
+
+def _keys(run_dir: Path) -> bytes:
+    """Those that the run has kept, if it has kept any."""
+    try:
+        return run_files.content(run_dir, KEYS)
+    except FileNotFoundError:
+        return b""
 
 
 def _counted(capture: Path) -> dict[str, int]:
@@ -65,7 +86,8 @@ def _counted(capture: Path) -> dict[str, int]:
     return dict(sorted(counted.items()))
 
 
-def _write(capture: Path, inventory: Inventory, at: str, output: Path) -> int:
+def _write(capture: Path, inventory: Inventory, keys: bytes, at: str, output: Path) -> int:
+    """The number of packets. With keys the file is for this user alone."""
     found = _at(capture, inventory, at)
     first = next(found, None)
     if first is None:
@@ -73,9 +95,10 @@ def _write(capture: Path, inventory: Inventory, at: str, output: Path) -> int:
         hosts = [name.partition("/")[0] for name in there]
         raise InputError(f"--at {at}: no packet there; {near(at, [*there, *hosts])}there are {', '.join(there)}")
     new, count = output.with_name(f".{output.name}.new"), 0
+    new.unlink(missing_ok=True)
     try:
-        with new.open("wb") as file:
-            writer = PcapWriter(file) if output.suffix == ".pcap" else PcapngWriter(file, names(inventory))
+        with open(new, "wb", opener=partial(os.open, mode=0o600 if keys else 0o666)) as file:
+            writer = PcapWriter(file) if output.suffix == ".pcap" else PcapngWriter(file, names(inventory), keys)
             for packet, interface, direction in (first, *found):
                 writer.write(packet, interface, direction)
                 count += 1

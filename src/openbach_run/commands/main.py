@@ -112,6 +112,11 @@ def parser() -> argparse.ArgumentParser:
         "--pcap", action="store_true", help="keep every packet of every interface (some 300 MB for 30 MB transferred)"
     )
     made.add_argument(
+        "--keys",
+        action="store_true",
+        help="with --pcap: keep the keys of WireGuard's tunnels, too; what is in them can then be seen (docs/captures.md)",
+    )
+    made.add_argument(
         "--format",
         choices=[*TABLE_FORMATS, "csv", "json"],
         default="table",
@@ -168,7 +173,18 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--check", action="store_true", help="only check the scenario as the real backend does")
     made.add_argument("--quiet", action="store_true", help="no progress")
+    made.add_argument("--version", action=_Version, nargs=0, help="print the version")
     return made
+
+
+class _Version(argparse.Action):
+    """Asks for it when it is wanted: git takes longer than the rest of this module."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from openbach_run.version import version
+
+        print(f"openbach-run {version()}")
+        parser.exit()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

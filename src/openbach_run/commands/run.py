@@ -35,6 +35,7 @@ from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
+from openbach_run.results.captures import CAPTURE, KEYS
 from openbach_run.results.chance import FIRST_SEEDS
 from openbach_run.results.files import as_csv, as_json, write_parquet
 from openbach_run.results.record import VIRTUAL, Record, Store
@@ -65,6 +66,8 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     Raises InputError, SetupError, OSError, KeyboardInterrupt."""
     if arguments.pcap and arguments.scheduler is not None:
         raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
+    if arguments.keys and not arguments.pcap:
+        raise InputError("--keys: of the tunnels in a capture; it goes with --pcap")
     if arguments.workers is not None and arguments.scheduler is not None:
         raise InputError("--workers: a cluster runs as many at a time as its workers have threads")
     controller = _controller(arguments)
@@ -94,7 +97,8 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     with store.opened():
         planned = _planned(campaigns, arguments, packages, additions, controller)
         store.write("campaign.json", _description(path, arguments, campaigns, planned))
-        rerun = arguments.rerun or (arguments.pcap and _lack_captures(store, planned))
+        kept = [CAPTURE] * arguments.pcap + [KEYS] * arguments.keys
+        rerun = arguments.rerun or _lack(kept, store, planned)
         executor = Executor(
             store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time=in_real_time
         )
@@ -214,7 +218,13 @@ def _engine(
     parts = parts_of(uses, packages, additions)
     if arguments.engine == "native":
         return NativeEngine(REPOSITORY, guest_code(REPOSITORY, parts))
-    virtual = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts), pcap=arguments.pcap, clock=arguments.clock)
+    virtual = VirtualEngine(
+        REPOSITORY,
+        guest_code(REPOSITORY, parts),
+        pcap=arguments.pcap,
+        keys=arguments.keys,
+        clock=arguments.clock,
+    )
     if arguments.scheduler is None:
         return virtual
     from openbach_run.engine.cluster import ClusterEngine
@@ -313,8 +323,8 @@ def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
         print(f"{campaign.path}: note: {text}", file=sys.stderr)
 
 
-def _lack_captures(store: Store, planned: Sequence[PlannedRun]) -> bool:
-    return not all((store.runs / one.spec.run_id / "capture.pcapng").exists() for one in planned)
+def _lack(files: Sequence[str], store: Store, planned: Sequence[PlannedRun]) -> bool:
+    return not all((store.runs / one.spec.run_id / name).exists() for one in planned for name in files)
 
 
 def _show_first(reporter: Reporter, campaigns: Sequence[Campaign], runs: Path, known: Sequence[Record]) -> None:

@@ -244,7 +244,7 @@ def execute(spec: dict[str, Any], parts: Parts) -> Executed:
 
 
 def _same(one: Outcome, other: Outcome) -> bool:
-    return (one.status, one.capture_sha256) == (other.status, other.capture_sha256)
+    return (one.status, one.capture_hash) == (other.status, other.capture_hash)
 
 
 @cache

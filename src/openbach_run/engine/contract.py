@@ -23,7 +23,7 @@ class Outcome:
     status: str
     virtual_s: float
     wall_s: float
-    capture_sha256: str
+    capture_hash: str
     error: str | None
 
 

@@ -269,7 +269,8 @@ def _job_values(
         given = [one for one in job_values(trees[job], arguments) if one[0].type not in INSTANCE_TYPES]
         for argument, value in given:
             if argument.choices or argument.limits:
-                beside = {other.name: str(text) for other, text in given if other.name in asked_beside(argument)}
+                asked = asked_beside(argument)
+                beside = {other.name: str(text) for other, text in given if other.name in asked}
                 yield f"start_job_instance.{job}.{argument.name}", argument, value, beside
 
 

@@ -35,7 +35,7 @@ SERIES = "series"
 TAKES = (*TAKES_OF_ONE, *TAKES_OF_ALL, SERIES)
 UNITS = {"s": "s", "ms": "ms", "pct": "%", "mbps": "Mbit/s", "bps": "bit/s", "bytes": "bytes"}
 """As the last part of a name says it, and as it is written."""
-OTHER_COLUMNS = ("scenario", "seed", "status", "virtual_s", "wall_s", "run_id", "capture_sha256")
+OTHER_COLUMNS = ("scenario", "seed", "status", "virtual_s", "wall_s", "run_id", "capture_hash")
 """Columns of results.csv that are neither measures nor arguments."""
 
 

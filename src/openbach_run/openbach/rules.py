@@ -35,9 +35,10 @@ def holds(condition: str, values: Mapping[str, float | str]) -> bool:
         return False
 
 
-def names(condition: str) -> set[str]:
+@cache
+def names(condition: str) -> frozenset[str]:
     """Of the arguments in it."""
-    return {node.id for node in ast.walk(_parsed(condition)) if isinstance(node, ast.Name)}
+    return frozenset(node.id for node in ast.walk(_parsed(condition)) if isinstance(node, ast.Name))
 
 
 @cache

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from openbach_run.report.cells import FACTORS, Campaigns, Cell, Partners, Select
 from openbach_run.report.groups import groups
 from openbach_run.report.words import said
 from openbach_run.results.chance import MIN_SEEDS
-from openbach_run.results.intervals import Estimate, difference, ratio
+from openbach_run.results.intervals import Estimate, differences, estimate, ratios
 
 MARGIN = 0.01
 """By how much a bound may be missed, as a part of it, where a claim has no `margin` of its own."""
@@ -92,6 +93,11 @@ class Comparison:
     found: Estimate | None
     holds: bool | None
     why_not: str | None
+
+    @cached_property
+    def by_seed(self) -> dict[int, float]:
+        """Ratio, difference or measure."""
+        return _by_seed(self.part, self.cell, self.against)
 
     @property
     def excess(self) -> float:
@@ -288,11 +294,7 @@ def _best(cells: Sequence[Cell], over: Sequence[str], part: Part) -> list[Cell]:
 
 
 def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]) -> Comparison:
-    measured = cell.measured(part.measure)
-    if against is None:
-        found = cell.estimate(part.measure)
-    else:
-        found = (ratio if part.as_ == "ratio" else difference)(measured, against.measured(part.measure))
+    found = cell.estimate(part.measure) if against is None else estimate(list(_by_seed(part, cell, against).values()))
     why_not = None
     if found is None:
         why_not = "no seed has both measured" if against else "not measured"
@@ -306,6 +308,13 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
         why_not = f"{found.seeds} of at least {MIN_SEEDS} seeds"
     holds = None if why_not or found is None else found.lies_within(*part.with_margin)
     return Comparison(part, cell, against, found, holds, why_not)
+
+
+def _by_seed(part: Part, cell: Cell, against: Cell | None) -> dict[int, float]:
+    measured = cell.measured(part.measure)
+    if against is None:
+        return measured
+    return (ratios if part.as_ == "ratio" else differences)(measured, against.measured(part.measure))
 
 
 def why(finding: Finding) -> str:

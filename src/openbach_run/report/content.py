@@ -127,7 +127,8 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
             rows.append([named(vpn), named(pep), *changes])
     title = f"{setting.title}, {said('loss', loss)}: {without_unit(setting.words)} against {name_of_baseline(baseline)}"
     header = [heading("vpn"), heading("pep"), *map(named, transports)]
-    return Table(title, header, rows, "median of paired changes [95 % bootstrap interval]", 2)
+    several = "median of paired changes [95 % bootstrap interval], no interval where all seeds gave the same"
+    return Table(title, header, rows, "; ".join(one_seed(cells) or [several]), 2)
 
 
 def measures_tables(setting: Setting) -> dict[str, Table]:
@@ -219,12 +220,17 @@ def note(cells: Sequence[Cell]) -> str:
     if seeds[-1] > 1:
         several = str(seeds[-1]) if len(seeds) == 1 else f"up to {seeds[-1]}"
         parts.append(f"median [95 % bootstrap interval] over {several} seeds, no interval where all gave the same")
-    if any(len(cell.runs) == 1 and is_random(cell.values) for cell in cells):
-        parts.append(WARNING)
-    elif seeds == [1]:
-        parts.append("one seed: no interval")
+    parts += one_seed(cells)
     parts += [f"the least possible time is {time_s:.2f} s" for time_s in least_times_s(cells)]
     return "; ".join(parts)
+
+
+def one_seed(cells: Sequence[Cell]) -> list[str]:
+    """What a table says of cells with one seed; nothing if there are none."""
+    alone = [cell for cell in cells if len(cell.runs) == 1]
+    if any(is_random(cell.values) for cell in alone):
+        return [WARNING]
+    return ["one seed: no interval"] if len(alone) == len(cells) else []
 
 
 def advice_table(campaigns: Campaigns) -> Table | None:
@@ -314,8 +320,10 @@ def failures(campaigns: Campaigns) -> list[Markdown]:
 
 
 def virtual_time(campaigns: Campaigns) -> str:
-    minutes = sum(one.virtual_s for one in campaigns.records) / 60
-    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+    seconds = sum(one.virtual_s for one in campaigns.records)
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 def command_line(command: str) -> Markdown:

@@ -22,6 +22,8 @@ from openbach_run.results.tables import Markdown, plain
 
 LETTERS = 125
 """As wide as a page is a table with so many letters in a line."""
+UNBROKEN = 15
+"""A table of no more rows is on one page, with its note."""
 SHORT, LONG = 13, 60
 """Of a wider one columns with more letters than the first break their lines; one with more than the second gets no wider."""
 
@@ -178,9 +180,11 @@ def _typst_table(node: SyntaxTreeNode) -> str:
     fits = sum(longest) + 2 * len(longest) <= LETTERS
     widths = ", ".join("auto" if fits or length <= SHORT else f"{min(length, LONG)}fr" for length in longest)
     rules = "" if fits else ", stroke: (x, y) => if y > 1 { (top: 0.3pt + luma(200)) }"
+    whole = len(body[0].children if body else ()) <= UNBROKEN
     align = ", ".join("right" if "right" in str(cell.attrs.get("style", "")) else "left" for cell in cells)
     rows = "".join(map(_typst, body))
-    return f"#table(columns: ({widths},), align: ({align},){rules}, table.header({_typst(header)}), {rows})\n\n"
+    table = f"#table(columns: ({widths},), align: ({align},){rules}, table.header({_typst(header)}), {rows})"
+    return f"#block(breakable: false, sticky: true)[{table}]\n\n" if whole else f"{table}\n\n"
 
 
 def _text(node: SyntaxTreeNode) -> str:

@@ -1,19 +1,60 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The map that `openbach-run explain` has made (reports/assumptions/map.json): under which assumptions each finding holds."""
+"""The map that `openbach-run explain` makes: under which assumptions each finding holds, and what each alternative changes. As
+data (reports/assumptions/map.json), for the technical report, and as a text for people."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
+
+from openbach_run.report.assumptions import Assumption, Choice
+from openbach_run.report.claims import HOLDS, MARGIN, Finding
+from openbach_run.report.search import Effect, Key, Search, by_medians, effects, regions
+from openbach_run.results.chance import MIN_SEEDS
+from openbach_run.results.tables import Table, as_markdown
 
 FILE = "map.json"
+DRIVERS = 3
+"""So many are named in a sentence."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an alternative alone does to a finding: `by` is a factor where `unit` is ×, or else a difference; `more` comparisons
+    lie within their bounds. With one seed there is no interval."""
+
+    assumption: str
+    alternative: str
+    by: float
+    low: float | None
+    high: float | None
+    seeds: int
+    unit: str
+    more: int
+
+    @property
+    def figure(self) -> str:
+        """`× 1.13 [1.10–1.16]`, `+3.1 [2.8–3.4]`; `× 1.13` with one seed."""
+        digits, sign = (2, "× ") if self.unit == "×" else (1, "+" if self.by > 0 else "")
+        shown = [f"{one:.{digits}f}".replace("-", "−") for one in (self.by, self.low, self.high) if one is not None]
+        return f"{sign}{shown[0]}" + (f" [{shown[1]}–{shown[2]}]" if len(shown) > 1 else "")
+
+    @property
+    def size(self) -> float:
+        return max(self.by, 1 / self.by) if self.unit == "×" and self.by > 0 else abs(self.by)
+
+    @property
+    def words(self) -> str:
+        """`buffer: 2 BDP (× 1.13, one seed)`"""
+        return f"{self.assumption}: {self.alternative} ({self.figure}{', one seed' if self.seeds == 1 else ''})"
 
 
 @dataclass(frozen=True)
 class Explained:
-    """Of a claim's part on an orbit, in words."""
+    """Of a claim's part on an orbit."""
 
     claim: str
     part: str
@@ -23,7 +64,16 @@ class Explained:
     joint: str
     """The verdict under the joint set."""
     holds_under: str
-    driven_by: str
+    changes: list[Change] = field(default_factory=list)
+
+    @property
+    def drivers(self) -> list[Change]:
+        """The alternatives that alone change how many of its comparisons hold, those of most first."""
+        return sorted((one for one in self.changes if one.more), key=lambda one: (-abs(one.more), -one.size))
+
+    @property
+    def driven_by(self) -> str:
+        return "; ".join(one.words for one in self.drivers[:DRIVERS]) or "nothing of what was tried alone"
 
 
 @dataclass(frozen=True)
@@ -34,13 +84,32 @@ class Map:
     commit: str
     whole: bool
     joint: str
+    campaign: str
+    """The cells, and how many; of a campaign file."""
+    searched: str
+    """The seeds that searched, in words."""
+    confirmed: str
+    """The other seeds of the verdicts; "" if there was no time for them."""
+    tried: int
+    untried: list[str]
+    without_effect: list[str]
+    again: list[str]
+    """What was run with the other seeds."""
     findings: list[Explained]
 
     def of(self, claim: str) -> list[Explained]:
         return [one for one in self.findings if one.claim == claim]
 
+    def held(self, under: str, claim: str | None = None) -> int:
+        """How many findings hold (of a claim) under `ours` or `joint`."""
+        return sum(getattr(one, under) == HOLDS for one in self.findings if claim in (None, one.claim))
+
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+
+def words(choice: Choice) -> str:
+    return "; ".join(f"{name}: {value}" for name, value in choice.items()) or "all as ours"
 
 
 def assumptions_of(folder: Path) -> Map | None:
@@ -48,13 +117,176 @@ def assumptions_of(folder: Path) -> Map | None:
     file = folder / FILE
     if not file.exists():
         return None
-    content: Mapping[str, object] = json.loads(file.read_text(encoding="utf-8"))
-    findings = content["findings"]
-    assert isinstance(findings, list)
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    findings = [
+        Explained(**{**one, "changes": [Change(**change) for change in one["changes"]]})
+        for one in content.pop("findings")
+    ]
+    return Map(**content, findings=findings)
+
+
+def map_of(found: Search, command: str, commit: str, campaign: str, searched: str, confirmed: str) -> Map:
+    """`confirmed` are the seeds of `found.again`."""
+    where, changed = regions(found), _changes(found)
+    ours, joint = found.same_again({}), found.same_again(found.best.choice)
+    findings = [
+        Explained(
+            *key,
+            ours.findings[key].verdict if ours and key in ours.findings else by_medians(finding),
+            _verdict(joint.findings.get(key)) if joint else _by_medians(found.best.findings.get(key)),
+            where[key],
+            changed[key],
+        )
+        for key, finding in found.tried[0].findings.items()
+    ]
     return Map(
-        str(content["command"]),
-        str(content["commit"]),
-        bool(content["whole"]),
-        str(content["joint"]),
-        [Explained(**one) for one in findings],
+        command,
+        commit,
+        found.whole,
+        words(found.best.choice),
+        campaign,
+        searched,
+        confirmed if joint else "",
+        len(found.tried),
+        [words(one) for one in found.untried],
+        [words(one) for one in found.without_effect],
+        ["the joint set" if one is joint and one.choice else words(one.choice) for one in found.again],
+        findings,
+    )
+
+
+def _verdict(finding: Finding | None) -> str:
+    return finding.verdict if finding else ""
+
+
+def _by_medians(finding: Finding | None) -> str:
+    return by_medians(finding) if finding else ""
+
+
+def _changes(found: Search) -> dict[Key, list[Change]]:
+    """With the intervals of the other seeds where an alternative was run with them."""
+    with_intervals = effects(found.again) if found.again else {}
+    told = {}
+    for key, several in effects(found.tried).items():
+        better = {(one.assumption, one.alternative): one for one in with_intervals.get(key, ())}
+        told[key] = [_shown(better.get((one.assumption, one.alternative), one)) for one in several]
+    return told
+
+
+def _shown(one: Effect) -> Change:
+    by, ends = one.change.median, [end and round(end, 4) for end in (one.change.low, one.change.high)]
+    unit = "×" if one.is_factor else ""
+    return Change(one.assumption, one.alternative, round(by, 4), ends[0], ends[1], one.change.seeds, unit, one.more)
+
+
+def answer(found: Map, assumptions: Mapping[str, Assumption], joint: Choice) -> str:
+    """The map as Markdown: how many findings hold, of each where and what drives it, what each alternative changes."""
+    parts = [
+        "# Assumptions under which the published report's claims hold",
+        _summary(found),
+        f"    {found.command}",
+        f"In the cells of `{found.campaign}`"
+        + (f", at commit {found.commit[:12]}" if found.commit else "")
+        + f". The search went by the medians of {found.searched}. "
+        + (
+            f"The verdicts are those of {found.confirmed}, which it has not used."
+            if found.confirmed
+            else f"There was no time to run what it found with other seeds (`--confirm`): the verdicts, too, are those of "
+            f"these medians, and fewer than {MIN_SEEDS} seeds decide nothing."
+        ),
+        as_markdown(_held(found)),
+        as_markdown(_findings(found)),
+        "## What each alternative alone changes",
+        f"By how much the compared ratio or measure changes: the median over a claim's comparisons, paired by seed, with its "
+        f"95 % bootstrap interval over the seeds; without brackets it is of one seed, and says little where packets are "
+        f"lost at random. With (+2) two more comparisons lie within their bounds. Left out is what changes none of a "
+        f"claim's findings by more than {100 * MARGIN:g} %.",
+        *(
+            as_markdown(table)
+            for claim in dict.fromkeys(one.claim for one in found.findings)
+            if (table := _of_claim(found, claim))
+        ),
+        "## What was tried",
+        _tried(found),
+        as_markdown(_asked(assumptions, joint)),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _summary(found: Map) -> str:
+    told = (
+        f"As our scenarios are, {found.held('ours')} of {len(found.findings)} findings hold; under {found.joint}, "
+        f"{found.held('joint')}."
+    )
+    return told + ("" if found.whole else " The budget ended the search: the same command with a larger one goes on.")
+
+
+def _held(found: Map) -> Table:
+    claims = list(dict.fromkeys(one.claim for one in found.findings))
+    rows = [
+        [claim, str(found.held("ours", claim)), str(found.held("joint", claim)), str(len(found.of(claim)))]
+        for claim in claims
+    ]
+    rows.append(["all findings", *(str(one) for one in (found.held("ours"), found.held("joint"), len(found.findings)))])
+    whole = [sum(found.held(under, one) == len(found.of(one)) for one in claims) for under in ("ours", "joint")]
+    rows.append(["whole claims", *map(str, whole), str(len(claims))])
+    note = "a finding is one part of a claim on one orbit; a claim holds as a whole if all its findings do"
+    return Table("Findings that hold", ["claim", "as ours", "under the joint set", "of"], rows, note, 1)
+
+
+def _findings(found: Map) -> Table:
+    rows = [
+        [one.claim, one.part, one.orbit.upper(), one.ours, one.joint, one.holds_under, one.driven_by]
+        for one in found.findings
+    ]
+    header = ["claim", "what is compared", "orbit", "as ours", "under the joint set", "holds under", "driven by"]
+    note = (
+        "holds under: of the choices tried, by their medians; driven by: alternatives that alone change how many of its "
+        "comparisons hold, with what they do to their ratio or value"
+    )
+    return Table("Claims and the assumptions under which they hold", header, rows, note, len(header))
+
+
+def _of_claim(found: Map, claim: str) -> Table | None:
+    """A row for each alternative that changes anything, a column for each finding."""
+    findings = found.of(claim)
+    by_pair: dict[tuple[str, str], dict[int, Change]] = {}
+    for number, finding in enumerate(findings):
+        for one in finding.changes:
+            by_pair.setdefault((one.assumption, one.alternative), {})[number] = one
+    rows = [
+        [f"{assumption}: {alternative}", *(_cell(changes.get(number)) for number in range(len(findings)))]
+        for (assumption, alternative), changes in by_pair.items()
+        if any(one.more or one.size > 1 + MARGIN or (one.unit != "×" and one.size > MARGIN) for one in changes.values())
+    ]
+    if not rows:
+        return None
+    header = [claim, *(" ".join(filter(None, (one.orbit.upper(), one.part))) for one in findings)]
+    return Table(f"{claim}: what each alternative alone changes", header, rows, "", 1)
+
+
+def _cell(one: Change | None) -> str:
+    if one is None:
+        return "–"
+    return one.figure + (f" ({one.more:+d})".replace("-", "−") if one.more else "")
+
+
+def _tried(found: Map) -> str:
+    told = [f"{found.tried} choices."]
+    if found.again:
+        told.append(f"With the other seeds: {'; '.join(found.again)}.")
+    if found.without_effect:
+        told.append(f"Change nothing by more than {100 * MARGIN:g} % alone: {'; '.join(found.without_effect)}.")
+    if found.untried:
+        told.append(f"Not tried, for want of time: {'; '.join(found.untried)}.")
+    return "\n".join(f"- {one}" for one in told)
+
+
+def _asked(assumptions: Mapping[str, Assumption], joint: Choice) -> Table:
+    rows = [
+        [name, one.asks, one.ours, "; ".join(one.alternatives), joint.get(name, "as ours")]
+        for name, one in assumptions.items()
+    ]
+    return Table(
+        "What the published report leaves open", ["", "asked", "ours", "alternatives", "joint set"], rows, "", 5
     )

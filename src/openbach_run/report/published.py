@@ -14,6 +14,7 @@ import yaml
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import Campaigns, Cell, file_name, matches, name_of
 from openbach_run.report.words import figure, said
+from openbach_run.results.chance import WARNING, is_random
 from openbach_run.results.intervals import ratio
 from openbach_run.results.tables import Table
 
@@ -72,7 +73,8 @@ def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
     """The order of the VPNs, and what cannot be compared."""
     measured = {vpn: found.median for vpn, cell in cells.items() if (found := cell.estimate(described["measure"]))}
     both = [vpn for vpn in described["figures"] if vpn in measured]
-    notes = ["median [95 % bootstrap interval]"]
+    alone = [cell for cell in cells.values() if len(cell.runs) == 1]
+    notes = [WARNING] if any(is_random(cell.values) for cell in alone) else ["median [95 % bootstrap interval]"]
     if len(both) >= LEAST_RANKED:
         agreement = rank_correlation([described["figures"][vpn] for vpn in both], [measured[vpn] for vpn in both])
         same = "all of ours are equal" if agreement is None else f"{agreement:.2f}"

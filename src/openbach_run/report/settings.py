@@ -13,7 +13,7 @@ from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
 from openbach_run.report.cells import DEFAULT, FACTORS, Campaigns, Cell, Plot, file_name
 from openbach_run.report.figures import values
-from openbach_run.report.words import LINK, said, suffix_in_words, title_of, value_of
+from openbach_run.report.words import FREE, LINK, said, suffix_in_words, title_of, value_of
 from openbach_run.results import run_files
 from openbach_run.results.record import statistics
 from openbach_run.satellite.job import link_file
@@ -24,6 +24,8 @@ CURVES = {  # number that is swept → what is drawn over it
 }
 UNSAID = ("buffer", "buffer_bdp", "series_s")
 """Not used, these say nothing: the buffer is the other of the two."""
+OF_A_CPU = ("cpu_scale", "cpu_pop", "cpu_scale_pop")
+"""Where the CPU costs nothing, neither do these."""
 SECOND = "vpn_2"
 """Who has a tunnel for each flow comes after who has one for both."""
 
@@ -84,18 +86,21 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
-    of_scenario: dict[str, dict[str, set[str]]] = {}
+    of_scenario: dict[tuple[str, str], set[str]] = {}
+    of_orbit: dict[tuple[str, str, str], set[str]] = {}  # what follows from the orbit tells nothing
     for key in groups:
-        values_of = of_scenario.setdefault(dict(key)["scenario"], {})
+        scenario, orbit = (dict(key).get(name, "") for name in ("scenario", "orbit"))
         for name, value in key:
-            values_of.setdefault(name, set()).add(value)
+            of_scenario.setdefault((scenario, name), set()).add(value)
+            of_orbit.setdefault((scenario, orbit, name), set()).add(value)
     for key, cells in groups.items():
         shared = dict(key)
-        scenario = shared["scenario"]
+        scenario, orbit = shared["scenario"], shared.get("orbit", "")
         told_apart = {
             name: value
             for name, value in key
-            if len(of_scenario[scenario][name]) > 1 and value not in ("", SAME)  # same: no value of its own
+            if len(of_scenario[scenario, name] if name == "orbit" else of_orbit[scenario, orbit, name]) > 1
+            and value not in ("", SAME)  # same: no value of its own
         }
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
         told_apart.pop("orbit", None)
@@ -120,6 +125,8 @@ def conditions(setting: Setting) -> list[str]:
     told = []
     for name, value in setting.shared.items():
         if name in replaced or not value or (name in UNSAID and value in ("none", "0")):
+            continue
+        if name in OF_A_CPU and value in (SAME, FREE, "1") and setting.shared.get("cpu") == FREE:
             continue
         told.append(said(name, value))
     return [*link, *told, *_bottleneck(setting)]
@@ -153,14 +160,17 @@ def _link(setting: Setting) -> list[str]:
 
 
 def _bottleneck(setting: Setting) -> list[str]:
-    """The buffers in bytes, as the link has them."""
+    """The buffers in bytes, as the link has them, and the delay with which it begins where it changes."""
     run_dir = next((run.run_dir for cell in setting.cells for run in cell.runs if run.record), None)
-    sizes = {}
+    sizes, delays_ms = {}, []
     for one in statistics(run_dir) if run_dir and len(_buffers(setting.cells)) == 1 else ():
         if isinstance(one.get("buffer_bytes"), int | float):
             sizes[one["_metadata"].get("suffix") or ""] = one["buffer_bytes"]
+            delays_ms += [one["asked_delay_ms"]] if "asked_delay_ms" in one else []
     told = [f"{value_of('size', str(round(size)))} {suffix_in_words(suffix)}" for suffix, size in sizes.items()]
-    return [f"the bottleneck's buffer holds {' and '.join(told)}"] if told else []
+    moves = setting.shared.get("delay_ms") == "none" and delays_ms
+    first = [f"the one-way delay of the first seed begins with {delays_ms[0]:.4g} ms"] if moves else []
+    return [*first, *([f"the bottleneck's buffer holds {' and '.join(told)}"] if told else [])]
 
 
 def _buffers(cells: Sequence[Cell]) -> set[tuple[str | None, ...]]:

@@ -35,12 +35,20 @@ ARGUMENTS = {
     "initcwnd": "initial window", "initcwnd_pep": "initial window of the PEP",
     "streams": "connections", "series_s": "time series every", "vpn_2": "tunnel of the second flow",
     "cc_2": "transport of the second flow", "direction_2": "direction of the second flow", "warm_up": "earlier transfer",
-    "http": "HTTP version",
+    "http": "HTTP version", "cpu": "CPU", "cpu_scale": "factor on the CPU's times", "cpu_pop": "CPU of the POP",
+    "cpu_scale_pop": "factor on the times of the POP's CPU",
 }  # fmt: skip
+FREE = "free"
+"""Of a CPU: nothing costs time."""
 UNITS = {"loss": "%", "return_loss": "%", "initcwnd": "segments", "initcwnd_pep": "segments", "rate": "bit/s",
          "return_rate": "bit/s", "size": "bytes", "warm_up": "bytes"}  # fmt: skip
 LINK = ("rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "jitter_ms")
 """What a link file says in place of the arguments."""
+LEADERS = {
+    "return_": "towards the user", "cpu_": "that of the box", "_pep": "at the end hosts", "_tunnel": "at the end hosts",
+    "_2": "that of the first",
+}  # fmt: skip
+"""Whose value `same` is, by how an argument's name begins or ends."""
 SUFFIXES = {"forward": "towards the user", "return": "from the user"}
 
 
@@ -88,14 +96,15 @@ def _buffer(value: str) -> str:
 def _large(value: float, unit: str) -> str:
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
-            return f"{value / factor:g} {letter}{unit}"
-    return f"{value:g} {unit}"
+            return f"{value / factor:.4g} {letter}{unit}"
+    return f"{value:.4g} {unit}"
 
 
 def said(name: str, value: str) -> str:
     """`no VPN`, `PEP B`, `0.1 % loss`, `buffer 2 bandwidth-delay products`: an argument's value, for a sentence."""
     if value == SAME:
-        return f"{argument(name)}: the same"
+        whose = [whose for mark, whose in LEADERS.items() if name.startswith(mark) or name.endswith(mark)]
+        return f"{argument(name)} as {whose[0]}" if whose else f"{argument(name)}: the same"
     match name:
         case "vpn":
             return "no VPN" if value == "none" else named(value)
@@ -109,6 +118,10 @@ def said(name: str, value: str) -> str:
             return "transfer by iperf3" if value == "none" else f"transfer by HTTP/{value}"
         case "burst_packets":
             return "losses one by one" if value == "1" else f"losses of {value} packets in a row on average"
+        case "cpu" if value == FREE:
+            return "programs and encryption take no time"
+        case "delay_ms" if value == "none":
+            return "one-way delay of a satellite that moves"
         case "direction":
             return named(value)
         case "streams":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run's capture (pcapng, written by kernel/src/capture.c): the packets that leave any interface, in one file."""
+"""A run's capture (pcapng, written by kernel/src/capture.c): the packets that leave any interface, in one file. The keys of
+its WireGuard tunnels are in a second file, if they were asked for."""
 
 from __future__ import annotations
 
@@ -11,11 +12,16 @@ from typing import BinaryIO
 
 from openbach_run.errors import InputError
 
-SECTION_HEADER, INTERFACE_DESCRIPTION, NAME_RESOLUTION, ENHANCED_PACKET = 0x0A0D0D0A, 1, 4, 6
+CAPTURE, KEYS = "capture.pcapng", "wireguard.keys"
+"""Files in a run's directory."""
+SECTION_HEADER, INTERFACE_DESCRIPTION, NAME_RESOLUTION, ENHANCED_PACKET, DECRYPTION_SECRETS = 0x0A0D0D0A, 1, 4, 6, 10
+WIREGUARD_KEY_LOG = 0x57474B4C
 OPTION_END, OPTION_IF_NAME, OPTION_IF_TSRESOL, OPTION_EPB_FLAGS = 0, 2, 9, 2
 ETHERNET, RAW = 1, 101
 UNKNOWN, INBOUND, OUTBOUND = 0, 1, 2
 NANOSECONDS = b"\x09"
+BLOCK_LIMIT_BYTES = 1 << 18
+"""The kernel's blocks are smaller: whoever took it over may say otherwise."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +47,8 @@ def packets(capture: Path) -> Iterator[Packet]:
     interfaces: list[tuple[str, int]] = []
     try:
         with capture.open("rb") as file:
-            while header := file.read(8):
-                kind, length = struct.unpack("<II", header)
-                body = file.read(length - 8)[:-4]
+            for kind, block in blocks(file):
+                body = block[8:-4]
                 if kind == INTERFACE_DESCRIPTION:
                     interfaces.append((_name(body[8:]), struct.unpack_from("<H", body)[0]))
                 elif kind == ENHANCED_PACKET:
@@ -52,6 +57,19 @@ def packets(capture: Path) -> Iterator[Packet]:
                     yield Packet(name, link_type, high << 32 | low, body[20 : 20 + captured])
     except (struct.error, IndexError, ValueError):
         raise InputError(f"{capture}: is no whole capture of a run") from None
+
+
+def blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Type and bytes of each block of a pcapng stream, all bytes of it; the last one may be cut off."""
+    while header := stream.read(8):
+        kind, length = struct.unpack("<II", header.ljust(8, b"\0"))
+        yield kind, header + stream.read(max(0, min(length, BLOCK_LIMIT_BYTES) - 8))
+
+
+def keys_in(secrets: bytes) -> bytes:
+    """The text of a block of the type DECRYPTION_SECRETS that is WireGuard's; nothing of another."""
+    kind, length = struct.unpack_from("<II", secrets.ljust(16, b"\0"), 8)
+    return secrets[16 : 16 + length] if kind == WIREGUARD_KEY_LOG else b""
 
 
 def _name(options: bytes) -> str:
@@ -64,12 +82,15 @@ def _name(options: bytes) -> str:
 
 
 class PcapngWriter:
-    """A pcapng file that tells directions, and has names for addresses."""
+    """A pcapng file that tells directions, and has names for addresses and the keys of WireGuard's tunnels."""
 
-    def __init__(self, file: BinaryIO, names: dict[str, str]) -> None:
+    def __init__(self, file: BinaryIO, names: dict[str, str], keys: bytes = b"") -> None:
+        """`keys` as in a run's KEYS."""
         self._file = file
         self._interfaces: dict[str, int] = {}
         self._block(SECTION_HEADER, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+        if keys:
+            self._block(DECRYPTION_SECRETS, struct.pack("<II", WIREGUARD_KEY_LOG, len(keys)) + _padded(keys))
         if names:
             self._block(NAME_RESOLUTION, b"".join(map(_resolution, names.items())) + bytes(4) + _option(OPTION_END))
 

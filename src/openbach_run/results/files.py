@@ -36,7 +36,7 @@ def row(record: Record) -> dict[str, Any]:
         "seed": record.seed,
         "status": record.status,
         **record.measures,
-        **{name: getattr(record, name) for name in ("virtual_s", "wall_s", "run_id", "capture_sha256")},
+        **{name: getattr(record, name) for name in ("virtual_s", "wall_s", "run_id", "capture_hash")},
     }
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
 

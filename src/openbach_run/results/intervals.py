@@ -58,13 +58,22 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 
 def difference(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Estimate | None:
     """Median of `cell - baseline` over the seeds (the keys) that both have."""
-    return estimate([cell[seed] - baseline[seed] for seed in sorted(cell.keys() & baseline.keys())])
+    return estimate(list(differences(cell, baseline).values()))
 
 
 def ratio(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Estimate | None:
     """Median of `cell / baseline` over the seeds that both have and where the baseline is not zero."""
-    seeds = [seed for seed in sorted(cell.keys() & baseline.keys()) if baseline[seed]]
-    return estimate([cell[seed] / baseline[seed] for seed in seeds])
+    return estimate(list(ratios(cell, baseline).values()))
+
+
+def differences(cell: Mapping[int, float], baseline: Mapping[int, float]) -> dict[int, float]:
+    """`cell - baseline` by seed."""
+    return {seed: cell[seed] - baseline[seed] for seed in sorted(cell.keys() & baseline.keys())}
+
+
+def ratios(cell: Mapping[int, float], baseline: Mapping[int, float]) -> dict[int, float]:
+    """`cell / baseline` by seed, where the baseline is not zero."""
+    return {seed: cell[seed] / baseline[seed] for seed in sorted(cell.keys() & baseline.keys()) if baseline[seed]}
 
 
 def _medians(taken: Floats) -> Floats:

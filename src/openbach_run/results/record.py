@@ -11,7 +11,8 @@
             events.jsonl.gz         what the director did
             files.tar.gz            run.json (what the guest got), commands.sh (which built the platform), result.json,
                                     console.log, jobs/*/{stdout,stderr,job.json}
-            [capture.pcapng]
+            [capture.pcapng]            with --pcap
+            [wireguard.keys]            with --pcap --keys
 
 A run that goes on, and one that has failed, has its files as the guest writes them: statistics.jsonl, events.jsonl and
 those of files.tar.gz. So have the finished ones of older versions.
@@ -38,6 +39,7 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.results import run_files
+from openbach_run.results.captures import CAPTURE, KEYS
 from openbach_run.results.run_files import DamagedRecord
 
 VIRTUAL, REAL = CLOCKS = ("virtual", "real")
@@ -48,7 +50,7 @@ PROBE_BYTES = 1 << 20
 """What is written to see that a disk is not full; a record without its capture is smaller."""
 
 
-LEFT_OUT = ("record.json", "capture.pcapng")
+LEFT_OUT = ("record.json", CAPTURE, KEYS)
 """Files that a finished run has as they are, beside the packed ones."""
 SHARED = ("identity", "packages", "declared")
 """Fields of a record that most records of a campaign have in common: in shared/."""
@@ -87,7 +89,7 @@ class Record:
     error: str | None
     virtual_s: float
     wall_s: float
-    capture_sha256: str
+    capture_hash: str
     measures: dict[str, Any]
     """By name; see `results.measures`."""
     command: str
@@ -233,6 +235,8 @@ class Store:
             fields = run_files.document(run_dir, "record.json")
             if "shared" in fields:
                 fields |= self._shared.get(fields.pop("shared"))
+            if before := fields.pop("capture_sha256", None):  # the field of version 0.1
+                fields["capture_hash"] = f"sha256:{before}"
             fields["arguments"] = {intern(name): intern(value) for name, value in fields["arguments"].items()}
             return Record(**fields)
         except (OSError, TypeError, KeyError, AttributeError, DamagedRecord):

@@ -306,11 +306,16 @@ def write_new(run_dir: Path, name: str, text: str) -> None:
     _write_bytes(run_dir, name, text.encode())
 
 
-def _write_bytes(run_dir: Path, name: str, content: bytes) -> None:
+def write_secret(run_dir: Path, name: str, content: bytes) -> None:
+    """The same, that nobody but this user reads."""
+    _write_bytes(run_dir, name, content, 0o600)
+
+
+def _write_bytes(run_dir: Path, name: str, content: bytes, mode: int = 0o644) -> None:
     place = run_dir / name
     if place.is_dir() and not place.is_symlink():
         remove(place)
     place.unlink(missing_ok=True)
-    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with open(fd, "wb") as file:
         file.write(content)

@@ -279,5 +279,5 @@ def make_capture(services: Services, run: Run) -> None:
             "it cannot be repeated as it was: the code, the kernel or the scenario has changed since, or it failed "
             f"(what openbach-run serve printed says more). Its command was {run.record.command}"
         )
-    if again.capture_sha256 != run.record.capture_sha256:
+    if again.capture_hash != run.record.capture_hash:
         raise InputError("the repetition has other packets than the run had: please report it, with both records")

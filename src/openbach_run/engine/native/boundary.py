@@ -66,7 +66,8 @@ class Boundary:
 
     def command(self, cgroup: str, root: Path, code: Path, run_dir: Path, *program: str) -> list[str]:
         """Runs as long as its standard input is open and `program` has not ended."""
-        return [sys.executable, "-SE", str(PROGRAM), self.mode, cgroup, *map(str, (root, code, run_dir)), *program]
+        places = (str(place.absolute()) for place in (root, code, run_dir))  # enter.py changes its directory
+        return [sys.executable, "-SE", str(PROGRAM), self.mode, cgroup, *places, *program]
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,11 @@ def _names(relations: str) -> list[str]:
     return [word.split("(")[0].strip().split(":")[0] for word in re.split("[,|]", relations) if word.strip()]
 
 
+BINARY, SOURCE = ("deb", "Packages"), ("deb-src", "Sources")
+"""Kinds of package lists: what apt's sources call them, and the lists."""
+HASHED = re.compile(r"^ ([0-9a-f]{64}) \d+ (\S+)$", re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class Apt:
     """An apt of our own in `directory`, over the suites given; `pins` take packages from a suite that is not the first."""
@@ -171,6 +176,7 @@ class Apt:
     directory: Path
     suites: tuple[str, ...]
     pins: dict[str, tuple[str, ...]]
+    kind: tuple[str, str] = BINARY
 
     def prepare(self) -> None:
         """Writes the configuration and fetches the package lists. Raises SetupError."""
@@ -178,10 +184,10 @@ class Apt:
             raise SetupError(f"{KEYRING} is missing: install the package debian-archive-keyring")
         for name in ("lists/partial", "archives/partial", "empty/partial"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
-        uri = mirror()
+        uri, (kind, lists) = mirror(), self.kind
         self._write(
             "sources",
-            "".join(f"deb [signed-by={KEYRING} target=Packages] {uri} {suite} main\n" for suite in self.suites),
+            "".join(f"{kind} [signed-by={KEYRING} target={lists}] {uri} {suite} main\n" for suite in self.suites),
         )
         self._write("preferences", self._preferences())
         self._write("status", "")
@@ -209,6 +215,18 @@ class Apt:
         """The version apt would install, or None when no suite has the package."""
         found = re.search(r"Candidate: (\S+)", self._apt(f"looking for {name}", "policy", name, program="apt-cache"))
         return None if found is None or found[1] == "(none)" else found[1]
+
+    def source_files(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Of an apt of the kind SOURCE: `name version` of every source package with one of these names → its files, with
+        their SHA-256."""
+        shown = self._apt("reading Debian's source packages", "showsrc", "--only-source", *names, program="apt-cache")
+        found = {}
+        for stanza in shown.split("\n\n"):
+            fields = dict(re.findall(r"^([\w-]+):[ \n](.*(?:\n .*)*)", stanza, re.MULTILINE))
+            if "Package" in fields:
+                hashes = {name: sha256 for sha256, name in HASHED.findall(fields["Checksums-Sha256"])}
+                found[f"{fields['Package']} {fields['Version']}"] = hashes
+        return found
 
     def fetch(self, name: str) -> Path:
         """Downloads one package without what it depends on; returns its .deb file."""

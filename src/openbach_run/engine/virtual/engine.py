@@ -3,25 +3,27 @@
 
 The guest's clock stands still while anything in it computes and jumps when all of it is idle; with the clock `real` it is
 this machine's, which checks the other. The run's directory is the guest's /run/openbach; its packets arrive on a pipe and
-are hashed, or kept with `pcap`.
+are hashed, or kept with `pcap`. With `keys` those of WireGuard's tunnels come on it, too, and are kept in a file apart.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import select
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from io import BufferedReader, FileIO
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from blake3 import blake3
 
 from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of
 from openbach_run.engine.contract import OnEvent, Outcome
@@ -36,6 +38,7 @@ from openbach_run.errors import SetupError
 from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress, Together
 from openbach_run.results import run_files
+from openbach_run.results.captures import CAPTURE, DECRYPTION_SECRETS, KEYS, blocks, keys_in
 from openbach_run.results.record import VIRTUAL, wrong_event
 from openbach_run.results.run_files import DamagedRecord
 
@@ -49,7 +52,6 @@ PIPE_BYTES = 1 << 20
 RUN_LIMIT_BYTES = 64 << 20
 RUN_LIMIT_FILES = 20_000
 """What a run may write, its capture apart; one that writes more is ended."""
-CAPTURE = "capture.pcapng"
 GUEST_MODULES = (
     *("__init__.py", "errors.py", "topology/__init__.py", "topology/hosts.py", "guest"),
     *(f"openbach/{name}.py" for name in ("__init__", "job", "refusals", "values")),
@@ -66,15 +68,17 @@ class VirtualEngine:
         code: Mapping[str, Path],
         *,
         pcap: bool = False,
+        keys: bool = False,
         clock: str = VIRTUAL,
         cache: Path | None = None,
         silence_limit_s: float = SILENCE_LIMIT_S,
     ) -> None:
-        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures; `clock` is
-        VIRTUAL or REAL."""
+        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures, `keys`
+        those of WireGuard's tunnels; `clock` is VIRTUAL or REAL."""
         self._repository = repository
         self._code_folders = code
         self._pcap = pcap
+        self._keys = keys
         self._clock = clock
         self._silence_limit_s = silence_limit_s
         self._cache = cache or cache_directory()
@@ -181,12 +185,14 @@ class VirtualEngine:
                 guest = self._boot(spec, self._code, run_dir, cpu, write_end, console)
             finally:
                 os.close(write_end)
-            capture = _Capture(packets, keep)
+            capture = _Capture(packets, keep, with_keys=self._keys)
             ended_why = self._watch(guest, run_dir, on_event)
             capture.join()  # no process of the guest is left then
         ended_why = tidy(run_dir, spec) or ended_why
+        if self._keys:
+            run_files.write_secret(run_dir, KEYS, capture.keys)
         wall_s = time.monotonic() - started
-        return outcome_of(run_dir, wall_s, capture.sha256, ended_why, guest.returncode)
+        return outcome_of(run_dir, wall_s, capture.hash, ended_why, guest.returncode)
 
     def stop(self) -> None:
         """Ends every guest that runs, and lets no other one start."""
@@ -211,7 +217,7 @@ class VirtualEngine:
             "panic=-1",
             *("root=/dev/root", "rootfstype=hostfs", "ro"),
             *(*time_travel, "seccomp=on", f"seed={spec['seed']}"),
-            *("con=null", "con0=fd:3,fd:1", "capture=0"),
+            *("con=null", "con0=fd:3,fd:1", "capture=0", *(("capture_keys",) if self._keys else ())),
             *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
         )
         command = self._jail.command(cpu, self._image.root, code, run_dir, self._kernel.executable, *kernel_arguments)
@@ -272,23 +278,36 @@ class _Ended(Exception):
 
 
 class _Capture(threading.Thread):
-    """Reads the guest's packets: hashes the stream and writes it to `keep`."""
+    """Reads the guest's packets: hashes the stream and writes it to `keep`. The keys in it go to neither."""
 
-    def __init__(self, packets: BinaryIO, keep: BinaryIO) -> None:
+    def __init__(self, packets: FileIO, keep: BinaryIO, *, with_keys: bool) -> None:
         super().__init__(daemon=True)
         self._packets = packets
         self._keep = keep
-        self._digest = hashlib.sha256()
+        self._with_keys = with_keys
+        self._digest = blake3()
+        self.keys = b""
         self.start()
 
     def run(self) -> None:
+        for part in self._without_keys() if self._with_keys else self._all():
+            self._digest.update(part)
+            self._keep.write(part)
+
+    def _all(self) -> Iterator[memoryview]:
         buffer = memoryview(bytearray(PIPE_BYTES))
-        while size := self._packets.readinto(buffer):  # type: ignore[attr-defined]
-            self._digest.update(buffer[:size])
-            self._keep.write(buffer[:size])
+        while size := self._packets.readinto(buffer):
+            yield buffer[:size]
+
+    def _without_keys(self) -> Iterator[bytes]:
+        for kind, block in blocks(BufferedReader(self._packets, PIPE_BYTES)):
+            if kind != DECRYPTION_SECRETS:
+                yield block
+            elif len(self.keys) < RUN_LIMIT_BYTES:
+                self.keys += keys_in(block)
 
     @property
-    def sha256(self) -> str:
+    def hash(self) -> str:
         return self._digest.hexdigest()
 
 

@@ -29,24 +29,24 @@ FAILED_JOB = {"job": str, "entity": str, "status": str, "exit_code": (int, NoneT
 CONSOLE_LINES = 15
 
 
-def outcome_of(run_dir: Path, wall_s: float, capture_sha256: str, ended_why: str | None, exit_code: int) -> Outcome:
+def outcome_of(run_dir: Path, wall_s: float, capture_hash: str, ended_why: str | None, exit_code: int) -> Outcome:
     try:
         result = _result(run_dir)
         complaint = _kernel_complaint(run_dir)
     except DamagedRecord as damage:
-        return Outcome(DAMAGED, 0.0, wall_s, capture_sha256, f"the guest left {run_files.within(damage, run_dir)}")
+        return Outcome(DAMAGED, 0.0, wall_s, capture_hash, f"the guest left {run_files.within(damage, run_dir)}")
     if result is None or ended_why:
         how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
         why = ended_why or f"ended before the scenario did ({how})"
         tail = "\n".join(run_files.tail(run_dir, "console.log", CONSOLE_LINES))
-        return Outcome("Guest Lost", 0.0, wall_s, capture_sha256, f"the guest {why}; its console's last lines:\n{tail}")
+        return Outcome("Guest Lost", 0.0, wall_s, capture_hash, f"the guest {why}; its console's last lines:\n{tail}")
     status, error = result["status"], None if result["status"] == "Finished Ok" else _explain(result)
     if complaint:
         status, error = (
             COMPLAINED,
             "\n".join([f"the guest's kernel complained: {complaint}", *([error] if error else [])]),
         )
-    return Outcome(status, result["virtual_s"], wall_s, capture_sha256, error)
+    return Outcome(status, result["virtual_s"], wall_s, capture_hash, error)
 
 
 def _result(run_dir: Path) -> dict[str, Any] | None:

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The version: a tag vX.Y.Z gives it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from openbach_run.paths import REPOSITORY
+
+NAME = "openbach-run"
+UNKNOWN = "0"
+DESCRIBED = re.compile(r"(?:v(?P<tagged>[0-9][\w.]*)-(?P<after>[0-9]+)-g)?(?P<commit>[0-9a-f]{4,40})(?P<dirty>-dirty)?")
+"""What `git describe` says."""
+
+
+def version() -> str:
+    """Of this checkout; elsewhere of what was made from one (a wheel, a bundle), which has it in its metadata."""
+    if (REPOSITORY / ".git").exists():
+        return version_of(REPOSITORY)
+    try:
+        return metadata.version(NAME)
+    except metadata.PackageNotFoundError:
+        return UNKNOWN
+
+
+def version_of(checkout: Path) -> str:
+    """As Python's packages have it (PEP 440): X.Y.Z at the tag vX.Y.Z; X.Y.Z.post5+g0123abc five commits later, 0+g0123abc
+    where there is no tag, both with .dirty where files have changed since; UNKNOWN where git says nothing."""
+    command = ["git", "-C", str(checkout), "describe", "--tags", "--long", "--dirty", "--always", "--match", "v[0-9]*"]
+    try:
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return UNKNOWN
+    if (found := DESCRIBED.fullmatch(told)) is None:
+        return UNKNOWN
+    tagged, after, commit, dirty = found.groups()
+    if tagged and after == "0" and not dirty:
+        return tagged
+    release = f"{tagged}.post{after}" if tagged else UNKNOWN
+    return f"{release}+g{commit}{'.dirty' if dirty else ''}"

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The stream of a guest's packets: what is hashed and kept of it, and where its keys go, however it arrives."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from openbach_run.engine.virtual.engine import _Capture
+from openbach_run.results import run_files
+from openbach_run.results.captures import (
+    BLOCK_LIMIT_BYTES,
+    DECRYPTION_SECRETS,
+    ENHANCED_PACKET,
+    KEYS,
+    SECTION_HEADER,
+    WIREGUARD_KEY_LOG,
+    Packet,
+    PcapngWriter,
+    blocks,
+    keys_in,
+    packets,
+)
+
+HANDSHAKE = b"LOCAL_STATIC_PRIVATE_KEY = " + b"A" * 43 + b"=\n"
+
+
+def block(kind: int, body: bytes) -> bytes:
+    length = struct.pack("<I", len(body) + 12)
+    return struct.pack("<I", kind) + length + body + length
+
+
+def secrets(text: bytes, kind: int = WIREGUARD_KEY_LOG) -> bytes:
+    return block(DECRYPTION_SECRETS, struct.pack("<II", kind, len(text)) + text + bytes(-len(text) % 4))
+
+
+PACKETS = [block(SECTION_HEADER, bytes(16)), *(block(ENHANCED_PACKET, bytes([n]) * 4 * n) for n in range(1, 40))]
+
+
+def sent(stream: bytes, place: Path, *, piece: int, with_keys: bool = True) -> tuple[_Capture, bytes]:
+    """What has read a pipe into which the stream is written, and the file that it has written."""
+    read_end, write_end = os.pipe()
+    file = place / "kept"
+
+    def write() -> None:
+        with os.fdopen(write_end, "wb", buffering=0) as pipe:
+            for start in range(0, len(stream), piece):
+                pipe.write(stream[start : start + piece])
+
+    with io.FileIO(read_end) as pipe, file.open("wb", buffering=0) as keep:
+        capture = _Capture(pipe, keep, with_keys=with_keys)
+        writer = threading.Thread(target=write)
+        writer.start()
+        writer.join()
+        capture.join()
+    return capture, file.read_bytes()
+
+
+@pytest.mark.parametrize("piece", [1, 7, 64, 1 << 16])
+def test_keys_go_to_neither_the_hash_nor_the_capture(piece: int, tmp_path: Path) -> None:
+    stream = b"".join([*PACKETS[:5], secrets(HANDSHAKE), *PACKETS[5:20], secrets(b"x\n"), *PACKETS[20:]])
+    capture, kept = sent(stream, tmp_path, piece=piece)
+    assert kept == b"".join(PACKETS)
+    assert capture.hash == blake3(kept).hexdigest()
+    assert capture.keys == HANDSHAKE + b"x\n"
+
+
+def test_without_keys_the_stream_is_kept_as_it_is(tmp_path: Path) -> None:
+    stream = b"".join([*PACKETS, secrets(HANDSHAKE)])
+    capture, kept = sent(stream, tmp_path, piece=1000, with_keys=False)
+    assert (kept, capture.keys) == (stream, b"")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [b"\x06", PACKETS[30][:50], struct.pack("<II", ENHANCED_PACKET, 0xFFFFFFFF) + b"?" * 500, bytes(8), bytes(20)],
+    ids=["cut off in a header", "cut off in a block", "claims 4 GiB", "claims nothing", "zeros"],
+)
+def test_every_byte_of_a_stream_that_is_none_is_kept(end: bytes, tmp_path: Path) -> None:
+    capture, kept = sent(b"".join(PACKETS) + end, tmp_path, piece=1 << 16)
+    assert kept == b"".join(PACKETS) + end and capture.keys == b""
+
+
+def test_no_block_is_read_whole_that_is_larger_than_any_of_the_kernels() -> None:
+    large = struct.pack("<II", ENHANCED_PACKET, 1 << 30) + bytes(2 * BLOCK_LIMIT_BYTES)
+    assert max(len(one) for _, one in blocks(io.BytesIO(large))) == BLOCK_LIMIT_BYTES
+
+
+def test_secrets_of_another_kind_are_no_keys() -> None:
+    assert keys_in(secrets(HANDSHAKE)) == HANDSHAKE
+    assert keys_in(secrets(HANDSHAKE, kind=0x544C534B)) == keys_in(b"") == b""
+
+
+def test_a_file_has_the_keys_before_all_packets(tmp_path: Path) -> None:
+    file = tmp_path / "st.pcapng"
+    packet = Packet("st/to_sat", 1, 1767225600 * 10**9, bytes(60))
+    with file.open("wb") as opened:
+        PcapngWriter(opened, {"192.0.2.1": "st"}, HANDSHAKE).write(packet, "st/to_sat", 2)
+    found = list(blocks(io.BytesIO(file.read_bytes())))
+    assert [kind for kind, _ in found[:2]] == [SECTION_HEADER, DECRYPTION_SECRETS]
+    assert keys_in(found[1][1]) == HANDSHAKE and len(found[1][1]) % 4 == 0
+    assert list(packets(file)) == [packet]
+
+
+def test_nobody_else_may_read_the_keys_and_a_guests_file_of_that_name_goes(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    (tmp_path / KEYS).symlink_to(elsewhere)
+    run_files.write_secret(tmp_path, KEYS, HANDSHAKE)
+    assert (tmp_path / KEYS).lstat().st_mode & 0o177777 == 0o100600
+    assert (elsewhere.read_text(), (tmp_path / KEYS).read_bytes()) == ("mine", HANDSHAKE)
