@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blake3 import blake3
 from fake_engine import DirectedEngine
 from fastapi import FastAPI
 from made_up import write_results
@@ -139,7 +139,7 @@ def test_its_packets_are_one_click(served: str, page: Page) -> None:
         page.get_by_role("button", name="Give me its packets").click()
     content = expected.value.path().read_bytes()
     assert expected.value.suggested_filename == f"{record['run_id']}.pcapng"
-    assert hashlib.sha256(content).hexdigest() == record["capture_sha256"]
+    assert blake3(content).hexdigest() == record["capture_hash"]
     page.reload()
     expect(page.get_by_role("link", name="Its packets (pcapng)")).to_be_visible()
 
