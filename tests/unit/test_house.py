@@ -5,7 +5,9 @@ guest has exactly the modules that its own imports lead to."""
 from __future__ import annotations
 
 import ast
+import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -104,3 +106,10 @@ def test_the_guest_needs_nothing_but_python() -> None:
 
 def test_a_bundle_and_a_wheel_have_every_folder_and_file_that_the_command_reads() -> None:
     assert {*KINDS, *(f"reports/{file.name}" for file in (REPOSITORY / "reports").glob("*.yml"))} <= {*CONTENT}
+
+
+def test_the_lock_has_every_python_package_that_the_command_needs() -> None:
+    """A bundle has those of the lock."""
+    needed = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
+    locked = re.findall(r"^([\w.-]+)==", (REPOSITORY / "requirements.lock").read_text(), re.MULTILINE)
+    assert {re.match(r"[\w.-]+", one)[0].lower() for one in needed} <= {*locked}  # type: ignore[index]
