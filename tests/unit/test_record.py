@@ -52,6 +52,12 @@ def test_a_kept_record_is_loaded_again(store: Store) -> None:
     assert store.load("ffffffffffffffff") is None
 
 
+def test_a_record_from_before_blake3_is_read_and_equals_none_of_today(store: Store) -> None:
+    file = keep(store, RECORD) / "record.json"
+    file.write_text(file.read_text().replace('"capture_hash"', '"capture_sha256"'))
+    assert store.load(RECORD.run_id) == replace(RECORD, capture_hash="sha256:ab")
+
+
 def test_a_record_replaces_an_older_one(store: Store) -> None:
     keep(store, RECORD)
     keep(store, replace(RECORD, wall_s=2.0))

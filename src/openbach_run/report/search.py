@@ -25,7 +25,7 @@ from statistics import median
 from openbach_run.report.assumptions import Assumption, Choice
 from openbach_run.report.cells import FACTORS
 from openbach_run.report.claims import BUT_FOR, CANNOT_TELL, DOES_NOT, HOLDS, MARGIN, Claim, Comparison, Finding, Part
-from openbach_run.results.intervals import Estimate, estimate
+from openbach_run.results.intervals import Estimate, differences, estimate, ratios
 
 MOST_TOGETHER = 2
 """So many assumptions are changed at once where changing one leads no nearer."""
@@ -69,6 +69,11 @@ class Tried:
         return sum(found) / len(found) if found else 1.0
 
     @cached_property
+    def parts(self) -> dict[Place, Part]:
+        """What is compared, of each comparison."""
+        return {(key, _name(one)): one.part for key, several in self.findings.items() for one in several.comparisons}
+
+    @cached_property
     def levels(self) -> dict[Place, float]:
         return {
             (key, _name(one)): _level(one.part, one.found.median)
@@ -106,12 +111,17 @@ class Search:
 
 def by_medians(finding: Finding) -> str:
     """The verdict as the medians have it."""
-    within = sum(_outside(one) == 0 for one in finding.comparisons)
+    within = _within(finding)
     if within == len(finding.comparisons) > 0 and not finding.not_run:
         return HOLDS
     if within > len(finding.comparisons) / 2:
         return BUT_FOR
     return DOES_NOT if any(one.found for one in finding.comparisons) else CANNOT_TELL
+
+
+def _within(finding: Finding) -> int:
+    """How many of its comparisons lie within their bounds."""
+    return sum(_outside(one) == 0 for one in finding.comparisons)
 
 
 def _outside(one: Comparison) -> float:
@@ -209,9 +219,6 @@ class _Promise:
 
     def __init__(self, base: Tried, influential: Mapping[Pair, Tried]) -> None:
         self._base = base
-        self._parts = {
-            (key, _name(one)): one.part for key, several in base.findings.items() for one in several.comparisons
-        }
         self._influential = influential
         self._effects = {
             pair: {place: level - base.levels[place] for place, level in one.levels.items() if place in base.levels}
@@ -224,14 +231,14 @@ class _Promise:
         gone = [self._effects.get((name, here.choice[name]), {}) for name in changed if name in here.choice]
         come = [self._effects.get((name, there[name]), {}) for name in changed if name in there]
         total = 0.0
-        for place, part in self._parts.items():
+        for place, part in self._base.parts.items():
             level = here.levels.get(place)
             if level is not None:
                 level += sum(one.get(place, 0.0) for one in come) - sum(one.get(place, 0.0) for one in gone)
                 total += _distance(part, math.exp(min(level, 99.0)) if _is_factor(part) else level)
             else:
                 total += 1.0
-        return total / len(self._parts) if self._parts else 1.0
+        return total / len(self._base.parts) if self._base.parts else 1.0
 
     def nearest(self) -> dict[str, str]:
         """The choice that promises most."""
@@ -274,8 +281,7 @@ def _is_moved(base: Tried, one: Tried) -> bool:
     """Whether any comparison's ratio or value is another by more than MARGIN, or is missing in one of the two."""
     if base.levels.keys() != one.levels.keys():
         return True
-    parts = {(key, _name(compared)): compared.part for key, of in base.findings.items() for compared in of.comparisons}
-    return any(abs(one.levels[place] - level) > _relevant(parts[place]) for place, level in base.levels.items())
+    return any(abs(one.levels[place] - level) > _relevant(base.parts[place]) for place, level in base.levels.items())
 
 
 def _relevant(part: Part) -> float:
@@ -308,8 +314,7 @@ def effects(tried: Sequence[Tried]) -> dict[Key, list[Effect]]:
                 after = one.findings.get(key)
                 change = after and _change(before, after)
                 if after and change:
-                    more = sum(_outside(one) == 0 for one in after.comparisons)
-                    more -= sum(_outside(one) == 0 for one in before.comparisons)
+                    more = _within(after) - _within(before)
                     told[key].append(Effect(assumption, alternative, change, _is_factor(before.part), more))
     return told
 
@@ -318,13 +323,9 @@ def _change(before: Finding, after: Finding) -> Estimate | None:
     now = {_name(one): one.by_seed for one in after.comparisons}
     by_seed: dict[int, list[float]] = {}
     for one in before.comparisons:
-        values = now.get(_name(one), {})
-        for seed in one.by_seed.keys() & values.keys():
-            then = one.by_seed[seed]
-            if not _is_factor(one.part):
-                by_seed.setdefault(seed, []).append(values[seed] - then)
-            elif then:
-                by_seed.setdefault(seed, []).append(values[seed] / then)
+        changes = ratios if _is_factor(one.part) else differences
+        for seed, change in changes(now.get(_name(one), {}), one.by_seed).items():
+            by_seed.setdefault(seed, []).append(change)
     return estimate([median(by_seed[seed]) for seed in sorted(by_seed)])
 
 
