@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -172,3 +174,23 @@ def test_workers_that_go_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.
     execute({"a": right, "b": right}, tmp_path, monkeypatch)
     named = [one for one in asked if one["workers"]]
     assert named and all(one["allow_other_workers"] for one in named)
+
+
+def test_what_dask_leaves_of_runs_that_are_taken_back_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_LIMIT_S", 0.1)
+    with pytest.raises(SetupError, match="no Dask scheduler answers"):
+        cluster._client("tcp://127.0.0.1:9")
+
+    async def leave(error: Exception) -> None:
+        async def fail() -> None:
+            raise error
+
+        await asyncio.wait([asyncio.ensure_future(fail())])
+
+    for error in (distributed.client.AllExit(), ValueError("of interest")):
+        asyncio.run(leave(error))
+    gc.collect()
+    assert "of interest" in caplog.text
+    assert "AllExit" not in caplog.text

@@ -65,6 +65,14 @@ def test_without_cargo_the_command_says_so(tmp_path: Path, monkeypatch: pytest.M
         ensure_programs(tmp_path / "cache", {"vpn-configs/vpncloud": CONFIGS / "vpncloud"}, progress)
 
 
+def test_what_a_build_needs_is_installed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    (tmp_path / "apt-get").touch(0o755)
+    with pytest.raises(SetupError, match=r"sudo apt-get install clang cmake make$"):
+        ensure_programs(tmp_path / "cache", {"vpn-configs/rosenpass": CONFIGS / "rosenpass"}, progress)
+
+
 @pytest.mark.parametrize("kind", sorted(file.parent.name for file in CONFIGS.glob("*/vpn.json")))
 def test_a_crate_is_pinned_by_its_hash(kind: str) -> None:
     for recipe in json.loads((CONFIGS / kind / "vpn.json").read_text()).get("programs", {}).values():

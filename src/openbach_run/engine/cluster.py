@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import logging
 import math
 import os
 import random
@@ -251,10 +252,18 @@ def _same(one: Outcome, other: Outcome) -> bool:
 def _client(scheduler: str) -> Client:
     from distributed import Client
 
+    logging.getLogger("asyncio").addFilter(_is_of_interest)
     try:
         return Client(scheduler, timeout=CONNECT_LIMIT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise SetupError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+
+
+def _is_of_interest(log: logging.LogRecord) -> bool:
+    """False of the trace that Dask's gather leaves when what it waits for is taken back: its caller is told as well."""
+    from distributed.client import AllExit
+
+    return not (log.exc_info and isinstance(log.exc_info[1], AllExit))
 
 
 @cache

@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +106,19 @@ def _built(cache: Path, folder: Path, progress: Progress) -> Path:
 def _from_crate(cache: Path, folder: Path, program: str, recipe: Mapping[str, Any], progress: Progress) -> Path:
     how = hashlib.sha256(acting(BUILDER)).hexdigest()
     place = cache / f"{program}-{content_hash(folder.glob('*.patch'), folder, json.dumps(recipe), how)}"
-    command = [sys.executable, str(BUILDER), str(folder), program]
-    title = f"building {program} {recipe['version']}"
-    return made_once(place, partial(_run_told, command, title, progress)) / program
+
+    def make(place: Path) -> None:
+        ensure_tools(recipe.get("tools", {}))
+        command = [sys.executable, str(BUILDER), str(folder), program, str(place)]
+        _run_told(command, f"building {program} {recipe['version']}", progress)
+
+    return made_once(place, make) / program
 
 
-def _run_told(command: list[str], title: str, progress: Progress, place: Path) -> None:
-    """Runs a program that makes `place` and prints lines `<part done> <what>`. SetupError carries what it says at its end."""
+def _run_told(command: list[str], title: str, progress: Progress) -> None:
+    """Runs a program that prints lines `<part done> <what>`. SetupError carries what it says at its end."""
     with subprocess.Popen(
-        [*command, str(place)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as building:
         assert building.stdout is not None and building.stderr is not None
         for line in building.stdout:
