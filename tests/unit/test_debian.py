@@ -72,6 +72,7 @@ Package: acl
 Checksums-Sha256:{" "}
  {"c" * 64} 2514 acl_2.3.2-2.dsc
 Version: 2.3.2-2
+Directory: pool/main/a/acl
 """
 
 
@@ -79,8 +80,11 @@ def test_the_files_of_source_packages_have_their_hashes(tmp_path: Path, monkeypa
     monkeypatch.setattr(debian, "run", lambda *_, **__: SHOWN)
     apt = debian.Apt(tmp_path, ("trixie",), {}, debian.SOURCE)
     assert apt.source_files(["tinc", "acl"]) == {
-        "tinc 1.0.36-2.1": {"tinc_1.0.36-2.1.dsc": "a" * 64, "tinc_1.0.36.orig.tar.gz": "b" * 64},
-        "acl 2.3.2-2": {"acl_2.3.2-2.dsc": "c" * 64},
+        "tinc 1.0.36-2.1": {
+            "pool/main/t/tinc/tinc_1.0.36-2.1.dsc": "a" * 64,
+            "pool/main/t/tinc/tinc_1.0.36.orig.tar.gz": "b" * 64,
+        },
+        "acl 2.3.2-2": {"pool/main/a/acl/acl_2.3.2-2.dsc": "c" * 64},
     }
 
 

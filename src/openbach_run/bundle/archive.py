@@ -124,8 +124,8 @@ def _put_bundle(place: Path, quiet: bool) -> None:
     if STARTED_FROM in os.environ:
         shutil.copy(os.environ[STARTED_FROM], place)
         return
-    with Reporter(quiet) as reporter, content(reporter.show, crates=False) as (start, found):
-        write(place.absolute(), start, found, 12, reporter.show)
+    with Reporter(quiet) as reporter, content(reporter.show, crates=False) as made:
+        write(place.absolute(), made.start, made.content, 12, reporter.show)
 
 
 def _verify(archive: Path, runs: int, quiet: bool) -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from openbach_run.bundle.content import content
 from openbach_run.bundle.file import write
-from openbach_run.errors import InputError
+from openbach_run.bundle.sources import copy_sources
+from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import Reporter
 
 LEVELS = (1, 19)
@@ -36,6 +37,10 @@ def parser() -> argparse.ArgumentParser:
         "--level", type=int, default=12, metavar="N", choices=range(LEVELS[0], LEVELS[1] + 1),
         help=f"of compression by zstd, {LEVELS[0]} to {LEVELS[1]} (default 12)",
     )  # fmt: skip
+    made.add_argument(
+        "--sources", type=Path, metavar="DIRECTORY",
+        help="copy the source packages of the kernel and of Debian's programs there, some GB, for who publishes a bundle",
+    )  # fmt: skip
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
 
@@ -45,7 +50,19 @@ def main(argv: list[str]) -> int:
     output: Path = arguments.output
     if output.is_dir() or not output.absolute().parent.is_dir():
         raise InputError(f"-o {output}: should be a file in a directory that exists")
-    with Reporter(arguments.quiet) as reporter, content(reporter.show, crates=arguments.programs) as (start, found):
-        identity = write(output.absolute(), start, found, arguments.level, reporter.show)
-    print(f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(found)} files, bundle {identity}")
+    directory: Path | None = arguments.sources
+    if directory and not directory.is_dir():
+        raise InputError(f"--sources {directory}: should be a directory")
+    missing: list[str] = []
+    with Reporter(arguments.quiet) as reporter, content(reporter.show, crates=arguments.programs) as made:
+        identity = write(output.absolute(), made.start, made.content, arguments.level, reporter.show)
+        if directory:
+            missing = copy_sources(directory.absolute(), made.sources, made.kernel, reporter.show)
+    print(f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(made.content)} files, bundle {identity}")
+    if directory and missing:
+        (listed := directory / "missing").write_text("\n".join([*missing, ""]))
+        raise SetupError(
+            f"{len(missing)} of {len(made.sources) + 1} files are not on the Debian mirror: {listed} names them, with their "
+            "SHA-256. Give another mirror (OPENBACH_RUN_DEBIAN_MIRROR), a snapshot of Debian say, and repeat the command"
+        )
     return 0

@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from openbach_run.additions import DESCRIBED, Additions, description
@@ -28,6 +28,7 @@ from openbach_run.bundle.sources import source_files
 from openbach_run.engine.virtual.cache import KEEPS_ALL
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.engine.virtual.image import COPYRIGHT, GUEST_PYTHON, compile_python
+from openbach_run.engine.virtual.kernel import KERNEL_FILE
 from openbach_run.openbach.job_folders import load_packages, parts_of
 from openbach_run.paths import CONTENT, REPOSITORY, cache_directory
 from openbach_run.progress import Progress
@@ -37,10 +38,21 @@ CACHE = "openbach-run"
 DIST_PACKAGES = "lib/python3/dist-packages"
 
 
+@dataclass(frozen=True)
+class Bundle:
+    start: Path
+    """The program that it begins with."""
+    content: Content
+    sources: dict[str, str]
+    """Of its Debian packages: paths on a mirror, with the SHA-256 of each file."""
+    kernel: Path
+    """The cache's entry."""
+
+
 @contextmanager
-def content(progress: Progress, *, crates: bool) -> Iterator[tuple[Path, Content]]:
-    """The program that a bundle begins with, and what is in it; made if it is not in the cache. With `crates` it has the
-    programs of VPNs that are built from those, too. Raises InputError, SetupError."""
+def content(progress: Progress, *, crates: bool) -> Iterator[Bundle]:
+    """What a bundle is written from; made if it is not in the cache. With `crates` it has the programs of VPNs that are built
+    from those, too. Raises InputError, SetupError."""
     engine = _prepared(progress, crates=crates)
     packages = ensure_python_packages(cache_directory(), engine.image, progress)
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
@@ -63,10 +75,18 @@ def content(progress: Progress, *, crates: bool) -> Iterator[tuple[Path, Content
         for entry in engine.entries:
             found |= _tree(entry, f"{CACHE}/{entry.name}")
             found[f"{CACHE}/{entry.name}.manifest"] = _manifest(entry)
-        sources = partial(source_files, cache_directory(), progress)
-        described = sbom(engine.entries, json.loads((packages / LISTED).read_text()), sources)
+        sources: dict[str, str] = {}
+
+        def files_of(wanted: Sequence[str]) -> dict[str, dict[str, str]]:
+            files = source_files(cache_directory(), progress, wanted)
+            for one in files.values():
+                sources.update(one)
+            return files
+
+        described = sbom(engine.entries, json.loads((packages / LISTED).read_text()), files_of)
         found["sbom.spdx.json"] = Member(content=(json.dumps(described, indent=1) + "\n").encode())
-        yield start, found
+        kernel = next(entry for entry in engine.entries if (entry / KERNEL_FILE).exists())
+        yield Bundle(start, found, sources, kernel)
 
 
 def _prepared(progress: Progress, *, crates: bool) -> VirtualEngine:

@@ -1,26 +1,33 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The source packages of the Debian packages in a bundle: their files, with hashes from Debian's signed lists."""
+"""The source packages of the Debian packages in a bundle: their files, with hashes from Debian's signed lists, and a copy of
+them for who publishes a bundle."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
+from urllib.request import urlopen
 
 from openbach_run.engine.virtual.cache import content_hash, made_once
-from openbach_run.engine.virtual.debian import SOURCE, Apt
+from openbach_run.engine.virtual.debian import SOURCE, Apt, mirror
+from openbach_run.engine.virtual.kernel import KERNEL_FILE, source_package
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress
 
 FILE = "sources.json"
+LIMIT_S = 60
+"""How long a mirror may say nothing."""
 GUEST = REPOSITORY / "src/openbach_run/guest/packages.json"
 """It has the suites that the guest's packages are from."""
 
 
 def source_files(cache: Path, progress: Progress, wanted: Sequence[str]) -> dict[str, dict[str, str]]:
-    """`name version` of each source package → its files, with their SHA-256. One that the lists no longer have when it is
-    first asked for has none. Raises SetupError."""
+    """`name version` of each source package → its files' paths on a mirror, with their SHA-256. One that the lists no longer
+    have when it is first asked for has none. Raises SetupError."""
 
     def make(place: Path) -> None:
         progress("fetching the lists of Debian's source packages", 0)
@@ -30,6 +37,52 @@ def source_files(cache: Path, progress: Progress, wanted: Sequence[str]) -> dict
         shutil.rmtree(apt.directory)  # lists of 40 MB
         (place / FILE).write_text(json.dumps({one: there.get(one, {}) for one in wanted}, indent=1) + "\n")
 
-    place = made_once(cache / f"sources-{content_hash([], cache, *wanted)}", make)
+    place = made_once(cache / f"source-files-{content_hash([], cache, *wanted)}", make)
     found: dict[str, dict[str, str]] = json.loads((place / FILE).read_text())
     return found
+
+
+def copy_sources(directory: Path, files: Mapping[str, str], kernel: Path, progress: Progress) -> list[str]:
+    """Downloads files of a mirror, by path, into `directory`, and the source package of the cache's entry `kernel`; what is
+    there with its SHA-256 stays. Returns what the mirror no longer has, each with its hash. Raises SetupError."""
+    missing = []
+    for number, (path, sha256) in enumerate(sorted(files.items())):
+        progress(f"copying {path}", number / (len(files) + 1))
+        there = directory / path
+        if there.exists() and _sha256(there) == sha256:
+            continue
+        there.parent.mkdir(parents=True, exist_ok=True)
+        part = there.with_name(f"{there.name}.part")
+        try:
+            with urlopen(f"{mirror().rstrip('/')}/{path}", timeout=LIMIT_S) as answer, part.open("wb") as file:
+                shutil.copyfileobj(answer, file)
+        except (OSError, HTTPException) as error:
+            missing.append(f"{sha256}  {path} ({error})")
+        else:
+            if (found := _sha256(part)) == sha256:
+                part.rename(there)
+            else:
+                missing.append(f"{sha256}  {path} (the mirror's has {found})")
+        part.unlink(missing_ok=True)
+    progress("copying the kernel's source", len(files) / (len(files) + 1))
+    return missing + _copy_kernel_source(directory, json.loads((kernel / KERNEL_FILE).read_text()))
+
+
+def _copy_kernel_source(directory: Path, made: Mapping[str, str]) -> list[str]:
+    name, version, _ = made["identity"].split(" ")
+    there = directory / f"{name}_{version}_all.deb"
+    if there.exists() and _sha256(there) == made["source_sha256"]:
+        return []
+    apt, *found = source_package(directory / "apt")
+    try:
+        if found == [name, version] and _sha256(archive := apt.fetch(name)) == made["source_sha256"]:
+            shutil.move(archive, there)
+            return []
+    finally:
+        shutil.rmtree(apt.directory)
+    return [f"{made['source_sha256']}  {there.name} (the mirror has {' '.join(found)})"]
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -217,14 +217,15 @@ class Apt:
         return None if found is None or found[1] == "(none)" else found[1]
 
     def source_files(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Of an apt of the kind SOURCE: `name version` of every source package with one of these names → its files, with
-        their SHA-256."""
+        """Of an apt of the kind SOURCE: `name version` of every source package with one of these names → its files' paths on
+        the mirror, with their SHA-256."""
         shown = self._apt("reading Debian's source packages", "showsrc", "--only-source", *names, program="apt-cache")
         found = {}
         for stanza in shown.split("\n\n"):
             fields = dict(re.findall(r"^([\w-]+):[ \n](.*(?:\n .*)*)", stanza, re.MULTILINE))
             if "Package" in fields:
-                hashes = {name: sha256 for sha256, name in HASHED.findall(fields["Checksums-Sha256"])}
+                listed = HASHED.findall(fields["Checksums-Sha256"])
+                hashes = {f"{fields['Directory']}/{name}": sha256 for sha256, name in listed}
                 found[f"{fields['Package']} {fields['Version']}"] = hashes
         return found
 

@@ -78,7 +78,7 @@ def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
 def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> None:
     ensure_tools()
     progress("fetching Debian's package lists", 0)
-    apt, name, version = _source_package(cache / "apt-kernel")
+    apt, name, version = source_package(cache / "apt-kernel")
     progress(f"downloading {name} {version}", 0.02)
     work = place / "build"
     archive = apt.fetch(name)
@@ -110,7 +110,7 @@ def _acting_hash(kernel_dir: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _source_package(directory: Path) -> tuple[Apt, str, str]:
+def source_package(directory: Path) -> tuple[Apt, str, str]:
     """Of the first suite that has one: an apt for it, the package's name and version."""
     for suite in SUITES:
         apt = Apt(directory, (suite,), {})
