@@ -192,28 +192,18 @@ def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
 
 def _orbit_argument(scenario: Mapping[str, Any]) -> str:
     """The value that a job of the scenario has for `orbit`: a text, or $name of the scenario's argument; "" if none has."""
-    return next((value for _, arguments in _jobs(scenario) if (value := _value(arguments.get("orbit")))), "")
+    return next((value for *_, arguments in jobs_of(scenario) if (value := text_of(arguments.get("orbit")))), "")
 
 
-def pep_hosts(campaigns: Campaigns) -> dict[str, list[str]]:
-    """Position of the PEP that was run → the hosts that are a proxy there, as the scenarios of the campaigns say."""
-    hosts: dict[str, list[str]] = {}
-    run = campaigns.distinct("pep")
-    run_dirs = {one.record.scenario: one.run_dir for one in campaigns.runs if one.record}
-    for run_dir in run_dirs.values():
-        for entity, arguments in _jobs(run_files.document(run_dir, "run.json")["scenario"]):
-            for position in _value(arguments.get("at")).split(","):
-                hosts.setdefault(position, []).append(entity.removeprefix("satvpn_"))
-    return {position: list(dict.fromkeys(names)) for position, names in sorted(hosts.items()) if position in run}
-
-
-def _jobs(scenario: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Entity and arguments of every job that the scenario starts."""
+def jobs_of(scenario: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Entity, name and arguments of every job that the scenario starts."""
     started = [function.get("start_job_instance", {}) for function in scenario.get("openbach_functions", [])]
-    return [(job["entity_name"], value) for job in started for value in job.values() if isinstance(value, dict)]
+    return [
+        (job["entity_name"], name, value) for job in started for name, value in job.items() if isinstance(value, dict)
+    ]
 
 
-def _value(stored: Any) -> str:
+def text_of(stored: Any) -> str:
     """The value of an argument that has one; the stored form is a list per use of the option of a list of values."""
     while isinstance(stored, list) and len(stored) == 1:
         (stored,) = stored

@@ -13,11 +13,12 @@ from openbach_run.additions import Additions
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document, published, verdicts
-from openbach_run.report.cells import Campaigns, pep_hosts
+from openbach_run.report.cells import Campaigns
 from openbach_run.report.charts import chart_of
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
 from openbach_run.report.explained import assumptions_of
+from openbach_run.report.hosts import hosts, pep_hosts
 from openbach_run.report.settings import conditions, described, settings
 from openbach_run.results.files import as_csv, write_parquet
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text, markdown_rows
@@ -97,6 +98,7 @@ def _text(campaigns: Campaigns, **more: Any) -> str:
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         campaigns=campaigns,
         failures=content.failures(campaigns),
+        hosts=hosts(campaigns),
         pep_hosts=pep_hosts(campaigns),
         content=content,
         verdicts=verdicts,

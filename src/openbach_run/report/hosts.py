@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the runs of a campaign ran on: hosts and networks, as their inventories join them, and which hosts do what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from openbach_run.report.cells import Campaigns, jobs_of, text_of
+from openbach_run.results import run_files
+
+PREFIX = "satvpn_"
+"""Of the entities of ours."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Those of some scenarios. `lines` are a drawing: one line where they stand in a line, else a line for each network."""
+
+    scenarios: list[str]
+    lines: list[str]
+    vpn: list[str]
+    """That have an end of a VPN."""
+    links: list[str]
+    """That emulate a satellite link."""
+
+
+def hosts(campaigns: Campaigns) -> list[Hosts]:
+    """In the order of the campaigns; scenarios with the same hosts are together."""
+    found: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    for name, run in _runs(campaigns).items():
+        used = {job: _entities(run["scenario"], job) for job in ("vpn", "satcom_link")}
+        drawn = tuple(drawing(run.get("inventory", {})))
+        found.setdefault((drawn, tuple(used["vpn"]), tuple(used["satcom_link"])), []).append(name)
+    return [Hosts(scenarios, list(drawn), list(vpn), list(links)) for (drawn, vpn, links), scenarios in found.items()]
+
+
+def pep_hosts(campaigns: Campaigns) -> dict[str, list[str]]:
+    """Position of the PEP that was run → the hosts that are a proxy there, as the scenarios of the campaigns say."""
+    found: dict[str, list[str]] = {}
+    for run in _runs(campaigns).values():
+        for entity, _, arguments in jobs_of(run["scenario"]):
+            for position in text_of(arguments.get("at")).split(","):
+                found.setdefault(position, []).append(entity.removeprefix(PREFIX))
+    positions = campaigns.distinct("pep")
+    return {position: list(dict.fromkeys(names)) for position, names in sorted(found.items()) if position in positions}
+
+
+def drawing(inventory: Mapping[str, Any]) -> list[str]:
+    """`["pc ── box ── pop"]`; where hosts do not stand in a line, `["lan: box_1, box_2, box_3", "site_1: pc_1, box_1"]`."""
+    networks: dict[str, list[str]] = {}
+    for host in inventory.get("hosts", []):
+        for interface in host["interfaces"]:
+            networks.setdefault(interface["network"], []).append(host["name"])
+    line = _line(list(networks.values()))
+    return [" ── ".join(line)] if line else [f"{name}: {', '.join(names)}" for name, names in networks.items()]
+
+
+def _line(networks: list[list[str]]) -> list[str]:
+    """The hosts from one end to the other; none if they do not stand in a line."""
+    beside: dict[str, list[str]] = {}
+    for names in networks:
+        if len(names) != 2:
+            return []
+        for one, other in (names, names[::-1]):
+            beside.setdefault(one, []).append(other)
+    ends = [name for name, others in beside.items() if len(others) == 1]
+    if len(ends) != 2 or max(map(len, beside.values())) > 2:
+        return []
+    line, ahead = [ends[0]], beside[ends[0]]
+    while ahead:
+        line.append(ahead[0])
+        ahead = [name for name in beside[line[-1]] if name != line[-2]]
+    return line if len(line) == len(beside) else []
+
+
+def _runs(campaigns: Campaigns) -> dict[str, Mapping[str, Any]]:
+    """What one run of each scenario was."""
+    run_dirs = {one.record.scenario: one.run_dir for one in campaigns.runs if one.record}
+    return {name: run_files.document(run_dir, "run.json") for name, run_dir in run_dirs.items()}
+
+
+def _entities(scenario: Mapping[str, Any], job: str) -> list[str]:
+    """The hosts on which the scenario starts the job."""
+    started = [entity.removeprefix(PREFIX) for entity, name, _ in jobs_of(scenario) if name == job]
+    return sorted(set(started))
