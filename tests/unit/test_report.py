@@ -839,3 +839,27 @@ def test_eight_runs_of_ones_own_make_four_pages_and_no_claim_that_says_nothing(t
     assert "one seed, and the link is random" in text
     claims = [judge(name, one, read_campaigns([results])) for name, one in read_claims(CLAIMS).items()]
     assert undecided(claims) == {"1 of at least 5 seeds": ["C1", "C4"]}
+
+
+def test_cells_of_two_links_have_both(tmp_path: Path) -> None:
+    links = [("sat_1", "$first"), ("sat_2", "$second"), ("sat_3", "leo")]
+    started = [{"start_job_instance": {"entity_name": name, "satcom_link": {"orbit": value}}} for name, value in links]
+    arguments = {"first": "geo", "second": "leo"}
+    store = Store(tmp_path)
+    store.runs.mkdir(parents=True)
+    place = store.begin("a")
+    (place / "run.json").write_text(json.dumps({"scenario": {"openbach_functions": started}}))
+    (place / "statistics.jsonl").write_text("")
+    store.keep(place, Record("a", "two", arguments, 1, "Finished Ok", None, 9.0, 1.0, "ab", {}, "", {}, [], {}))
+    planned = {"run_id": "a", "scenario": "two", "arguments": arguments, "seed": 1}
+    store.write("campaign.json", json.dumps({"command": "./openbach-run two", "runs": [planned]}))
+    (cell,) = read_campaigns([tmp_path]).cells
+    assert cell.values["orbit"] == "geo+leo"
+
+
+def test_comparisons_are_told_apart_by_what_their_claim_does_not_name() -> None:
+    shared = {"scenario": "multipath", "orbit": "geo", "vpn": "openvpn_mptcp", "streams": "1"}
+    cells = [Cell({**shared, "direction": direction}) for direction in ("download", "upload")]
+    part = {"says": "a gap", "cell": {"vpn": ["openvpn_mptcp"]}, "measure": "longest_gap_s", "most": 1}
+    (found,) = judged(Campaigns([], cells), part).findings
+    assert [one.name for one in found.comparisons] == ["OpenVPN MPTCP, download", "OpenVPN MPTCP, upload"]

@@ -41,7 +41,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Cell:
-    """`values`: scenario, orbit and the scenario's arguments by name; `runs`: one a seed."""
+    """`values`: scenario, orbit (`geo`, `geo+leo`) and the scenario's arguments by name; `runs`: one a seed."""
 
     values: dict[str, str]
     runs: list[Run] = field(default_factory=list)
@@ -133,15 +133,15 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
         commands.append(checkout + asked["command"])
         plots |= {printable(name): Plot(**plot) for name, plot in asked.get("plots", {}).items()}
         store = Store(directory)
-        orbits: dict[str, Any] = {}
+        orbits: dict[str, list[str]] = {}
         for planned in asked["runs"]:
             run_dir = store.runs / planned["run_id"]
             record = store.load(planned["run_id"])
             name, arguments = planned["scenario"], planned["arguments"]
             if name not in orbits and record is not None:
-                orbits[name] = _orbit_argument(run_files.document(run_dir, "run.json")["scenario"])
-            orbit = str(orbits.get(name, ""))
-            orbit = arguments.get(orbit[1:], "") if orbit[:1] == "$" else orbit
+                orbits[name] = _orbit_arguments(run_files.document(run_dir, "run.json")["scenario"])
+            given = [arguments.get(one[1:], "") if one[:1] == "$" else one for one in orbits.get(name, ())]
+            orbit = "+".join(filter(None, dict.fromkeys(given)))
             values = {"scenario": name, "orbit": orbit, **_followers_named(arguments), **asked.get("apart", {})}
             values = {printable(one): printable(value) for one, value in values.items()}
             cell = cells.setdefault(tuple(values.items()), Cell(values))
@@ -190,9 +190,9 @@ def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _orbit_argument(scenario: Mapping[str, Any]) -> str:
-    """The value that a job of the scenario has for `orbit`: a text, or $name of the scenario's argument; "" if none has."""
-    return next((value for *_, arguments in jobs_of(scenario) if (value := text_of(arguments.get("orbit")))), "")
+def _orbit_arguments(scenario: Mapping[str, Any]) -> list[str]:
+    """What jobs of the scenario have for `orbit`: texts, or $name of the scenario's argument."""
+    return [value for *_, arguments in jobs_of(scenario) if (value := text_of(arguments.get("orbit")))]
 
 
 def jobs_of(scenario: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:

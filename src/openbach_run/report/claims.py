@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,8 @@ class Comparison:
     found: Estimate | None
     holds: bool | None
     why_not: str | None
+    apart: tuple[str, ...] = ()
+    """Arguments that others of its finding have another value of."""
 
     @cached_property
     def by_seed(self) -> dict[int, float]:
@@ -109,7 +111,8 @@ class Comparison:
     @property
     def own(self) -> dict[str, str]:
         """What its cell is told from others of its orbit by: argument → value."""
-        names = dict.fromkeys([*FACTORS, *(name for name in self.part.cell if name not in ("scenario", "orbit"))])
+        asked = (name for name in self.part.cell if name not in ("scenario", "orbit"))
+        names = dict.fromkeys([*FACTORS, *asked, *self.apart])
         return {name: self.cell.values[name] for name in names if self.cell.values.get(name)}
 
     @property
@@ -241,11 +244,18 @@ def _findings(part: Part, cells: Sequence[Cell]) -> list[Finding]:
         Finding(
             part,
             orbit,
-            [one for one in found if one.cell.values["orbit"] == orbit],
+            _told_apart([one for one in found if one.cell.values["orbit"] == orbit]),
             part.not_run([cell for cell in cells if orbit in ("", cell.values["orbit"])]),
         )
         for orbit in orbits
     ]
+
+
+def _told_apart(comparisons: list[Comparison]) -> list[Comparison]:
+    values = [one.cell.values for one in comparisons]
+    names = dict.fromkeys(name for some in values for name in some)
+    apart = tuple(name for name in names if len({some.get(name) for some in values}) > 1)
+    return [replace(one, apart=apart) for one in comparisons]
 
 
 def _part(described: dict[str, Any]) -> Part:

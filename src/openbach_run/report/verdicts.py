@@ -47,7 +47,7 @@ def found(finding: Finding) -> str:
     medians = sorted(one.found.median for one in finding.comparisons if one.found)
     if not medians:
         return "not measured"
-    places = 3 if finding.part.is_ratio else 2
+    places = 3 if finding.part.is_ratio else 2 if max(map(abs, medians)) < 1000 else 0
     return " to ".join(dict.fromkeys(f"{one:.{places}f}" for one in (medians[0], medians[-1])))
 
 
@@ -92,8 +92,8 @@ def verdict_of(claim: Claim) -> str:
     return ". ".join(f"{' and '.join(orbits)}: {words}".removeprefix(": ") for words, orbits in told.items())
 
 
-def asked_of(part: Part) -> str:
-    measure = measure_of(part.measure, ())[1].title
+def asked_of(part: Part, declared: Declared) -> str:
+    measure = measure_of(part.measure, flat(declared))[1].title
     what = "the ratio" if part.is_ratio else f"the difference in {measure}" if part.against else measure
     return f"{part.says[:1].upper()}{part.says[1:]}: {what} has to be {part.bounds}"
 
