@@ -863,3 +863,8 @@ def test_comparisons_are_told_apart_by_what_their_claim_does_not_name() -> None:
     part = {"says": "a gap", "cell": {"vpn": ["openvpn_mptcp"]}, "measure": "longest_gap_s", "most": 1}
     (found,) = judged(Campaigns([], cells), part).findings
     assert [one.name for one in found.comparisons] == ["OpenVPN MPTCP, download", "OpenVPN MPTCP, upload"]
+
+
+@pytest.mark.parametrize(("greatest", "unit"), [(1420, "bytes"), (86_016, "kB"), (3.5e6, "MB"), (2e9, "GB")])
+def test_a_size_has_a_prefix_where_it_is_long(greatest: float, unit: str) -> None:
+    assert in_good_units(from_name("path_mtu_bytes"), [greatest / 2, greatest]).unit == unit

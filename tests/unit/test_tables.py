@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from test_results import OURS, record
 
 from openbach_run.campaign.plan import Campaign
-from openbach_run.campaign.table import campaign_table, not_sent
+from openbach_run.campaign.table import MOST_COLUMNS, campaign_table, not_sent
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.chance import is_random
 from openbach_run.results.record import Record
@@ -198,3 +198,12 @@ def test_text_from_elsewhere_is_no_markup(text: str) -> None:
     found, elements = shown_as(table)
     assert elements <= {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
     assert words(found).count(words(text)) >= 5
+
+
+def test_a_long_row_stands_upright() -> None:
+    vpns = tuple(f"vpn_{number}" for number in range(MOST_COLUMNS + 1))
+    shown = campaign_table(campaign((1,), vpn=vpns), [record(vpn=vpns[0])])
+    assert shown.header == ["vpn", "transfer time (s)"]
+    assert [row[0] for row in shown.rows] == list(vpns)
+    assert shown.labels == 1
+    assert len(campaign_table(campaign((1,), vpn=vpns[1:]), []).rows) == 1

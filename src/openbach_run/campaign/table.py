@@ -15,17 +15,21 @@ from openbach_run.results.least_time import least_transfer_time_s, rate_of
 from openbach_run.results.record import REAL, VIRTUAL, Record, statistics
 from openbach_run.results.tables import Table, figure
 
+MOST_COLUMNS = 6
+"""Of a table with one row."""
+
 
 def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     """A campaign's main measure, from those of its records that are there: a row per combination of the swept
-    arguments but the last, which makes the columns. A scenario without arguments has one column, `run`. Its title names
-    the values that are neither swept nor the scenario's defaults."""
+    arguments but the last, which makes the columns, unless that would be one long row. A scenario without arguments has one
+    column, `run`. Its title names the values that are neither swept nor the scenario's defaults."""
     by_cell: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         if record.scenario == campaign.scenario.name:
             by_cell.setdefault(tuple(record.arguments[name] for name in campaign.values), []).append(record)
     swept = campaign.swept or list(campaign.values)[:1]
-    down, across = swept[:-1], swept[-1:]
+    is_long = len(swept) == 1 and len(campaign.values[swept[0]]) > MOST_COLUMNS
+    down, across = (swept, []) if is_long else (swept[:-1], swept[-1:])
     columns = list(dict.fromkeys(_values(cell, across) for cell in campaign.cells))
     rows: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     for cell in campaign.cells:
@@ -39,7 +43,10 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     )
     return Table(
         f"{campaign.scenario.name}: {campaign.measure_in_words}" + (f" with {fixed}" if fixed else ""),
-        [*down, *("=".join((*across, *values)) or "run" for values in columns)],
+        [
+            *down,
+            *("=".join((*across, *values)) or (campaign.measure_in_words if down else "run") for values in columns),
+        ],
         [[*key, *(cells.get(values, "") for values in columns)] for key, cells in rows.items()],
         "; ".join([_note(campaign), *_clocks(records)]),
         len(down),

@@ -144,6 +144,10 @@ def suffix_in_words(suffix: str) -> str:
     return SUFFIXES.get(suffix, suffix.replace("_", " "))
 
 
+AS_IT_IS = 1e4
+"""Less is easy to read without a prefix: an MTU of 1420 bytes."""
+
+
 def in_good_units(measure: Measure, values: Sequence[float]) -> Measure:
     """The measure with the unit in which its greatest value is easy to read; `factor` is from its own unit to that."""
     greatest = max(map(abs, values), default=0.0)
@@ -152,7 +156,7 @@ def in_good_units(measure: Measure, values: Sequence[float]) -> Measure:
         "bit/s": ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")),
     }
     for size, unit in steps.get(measure.unit, ()):
-        if greatest >= size:
+        if greatest >= max(size, AS_IT_IS):
             return replace(measure, unit=unit, factor=1 / size, type="float")
     return replace(measure, factor=1.0)
 
