@@ -153,6 +153,8 @@ MOVE = (
 )
 ROAMS = {"easytier", "openvpn_dco", "rosenpass", "wireguard", "wireguard_go", "yggdrasil"}
 """VPNs whose tunnel outlives the address of the client."""
+ROAMED_S = 150
+"""By then the transfer of some 10 s has ended: EasyTier's other end takes two minutes to find the client again."""
 
 
 @pytest.fixture(scope="module")
@@ -171,10 +173,11 @@ def test_an_address_that_changes_in_mid_transfer(moved: Reasons, vpn: str) -> No
     run, error = moved[vpn]
     if vpn in ROAMS:
         assert run.row["status"] == "Finished Ok", error
+        assert float(run.row["virtual_s"]) < ROAMED_S
     else:
         lost = f"no packet has gone through {vpn} since this host lost its address 10.10.1.1, after 60 s"
         assert lost in error or f"{vpn} ended by itself" in error
-    assert float(run.row["virtual_s"]) < END_S + 20
+        assert float(run.row["virtual_s"]) < END_S + 20
 
 
 def test_a_client_that_never_comes(tmp_path: Path) -> None:
