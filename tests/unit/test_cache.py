@@ -156,6 +156,21 @@ def test_two_commands_make_it_again_once(tmp_path: Path) -> None:
     assert len(made) == 1 and not cache.damage(place)
 
 
+def test_what_another_command_removes_to_make_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = made_once(tmp_path / "kernel-0", make_some)
+    truncate(place)
+    looked_at = cache._hashes
+
+    def removed_meanwhile(directory: Path) -> dict[str, str]:
+        monkeypatch.setattr(cache, "_hashes", looked_at)
+        shutil.rmtree(directory)
+        return looked_at(directory)
+
+    monkeypatch.setattr(cache, "_hashes", removed_meanwhile)
+    assert made_once(place, make_some) == place
+    assert not cache.damage(place)
+
+
 def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SetupError, match=r"the cache .*file cannot be used: .*; XDG_CACHE_HOME names another place"):

@@ -44,7 +44,7 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
     same is waited for. Raises SetupError for a cache that this user cannot read or write."""
     lock, unfinished = (place.with_name(place.name + suffix) for suffix in (".lock", ".unfinished"))
     with _explained(place.parent):
-        if place.exists() and not damage(place):
+        if place.exists() and _is_whole(place):
             with suppress(OSError):  # another user's cache
                 lock.touch()
             return place
@@ -64,6 +64,13 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
             unfinished.rename(place)
     _forget_unused(place.parent)
     return place
+
+
+def _is_whole(place: Path) -> bool:
+    try:
+        return not damage(place)
+    except FileNotFoundError:  # another process, which has the lock, is making it again
+        return False
 
 
 def damage(place: Path) -> str:
