@@ -11,7 +11,6 @@ SHA256SUMS        of every file above
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import re
 import shlex
@@ -23,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openbach_run.bundle.content import content
-from openbach_run.bundle.file import write
+from openbach_run.bundle.file import sha256_of, write
 from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import Reporter
 from openbach_run.report.cells import read_campaigns
@@ -112,7 +111,7 @@ def _archive(results: Sequence[Path], output: Path, runs: int, with_bundle: bool
     commands = "\n".join(f"    {command}" for command in campaigns.commands)
     (new / "README.md").write_text(README.format(commands=commands, sums=SUMS), encoding="utf-8")
     (new / SUMS).write_text(
-        "".join(f"{_sha256(file)}  {file.relative_to(new)}\n" for file in _files(new)), encoding="utf-8"
+        "".join(f"{sha256_of(file)}  {file.relative_to(new)}\n" for file in _files(new)), encoding="utf-8"
     )
     new.rename(output)
     print(f"{output}: {len(campaigns.runs)} runs of {len(results)} campaigns")
@@ -145,17 +144,12 @@ def _wrong_files(archive: Path) -> Iterator[str]:
     yield from (f"{name} is missing" for name in sorted(sums.keys() - there.keys()))
     yield from (f"{name} is not of it" for name in sorted(there.keys() - sums.keys()))
     yield from (
-        f"{name} has changed" for name in sorted(sums.keys() & there.keys()) if _sha256(there[name]) != sums[name]
+        f"{name} has changed" for name in sorted(sums.keys() & there.keys()) if sha256_of(there[name]) != sums[name]
     )
 
 
 def _files(directory: Path) -> list[Path]:
     return sorted(file for file in directory.rglob("*") if file.is_file())
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _same(results: Path, count: int, quiet: bool) -> bool:

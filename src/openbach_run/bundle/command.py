@@ -59,8 +59,10 @@ def main(argv: list[str]) -> int:
         if directory:
             missing = copy_sources(directory.absolute(), made.sources, made.kernel, reporter.show)
     print(f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(made.content)} files, bundle {identity}")
+    if directory:
+        (listed := directory / "missing").unlink(missing_ok=True)  # of an earlier try
     if directory and missing:
-        (listed := directory / "missing").write_text("\n".join([*missing, ""]))
+        listed.write_text("\n".join([*missing, ""]))
         raise SetupError(
             f"{len(missing)} of {len(made.sources) + 1} files are not on the Debian mirror: {listed} names them, with their "
             "SHA-256. Give another mirror (OPENBACH_RUN_DEBIAN_MIRROR), a snapshot of Debian say, and repeat the command"

@@ -4,7 +4,6 @@ them for who publishes a bundle."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
+from openbach_run.bundle.file import sha256_of
 from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import SOURCE, Apt, mirror
 from openbach_run.engine.virtual.kernel import KERNEL_FILE, source_package
@@ -45,21 +45,21 @@ def source_files(cache: Path, progress: Progress, wanted: Sequence[str]) -> dict
 def copy_sources(directory: Path, files: Mapping[str, str], kernel: Path, progress: Progress) -> list[str]:
     """Downloads files of a mirror, by path, into `directory`, and the source package of the cache's entry `kernel`; what is
     there with its SHA-256 stays. Returns what the mirror no longer has, each with its hash. Raises SetupError."""
-    missing = []
+    base, missing = mirror().rstrip("/"), []
     for number, (path, sha256) in enumerate(sorted(files.items())):
         progress(f"copying {path}", number / (len(files) + 1))
         there = directory / path
-        if there.exists() and _sha256(there) == sha256:
+        if there.exists() and sha256_of(there) == sha256:
             continue
         there.parent.mkdir(parents=True, exist_ok=True)
         part = there.with_name(f"{there.name}.part")
         try:
-            with urlopen(f"{mirror().rstrip('/')}/{path}", timeout=LIMIT_S) as answer, part.open("wb") as file:
+            with urlopen(f"{base}/{path}", timeout=LIMIT_S) as answer, part.open("wb") as file:
                 shutil.copyfileobj(answer, file)
         except (OSError, HTTPException) as error:
             missing.append(f"{sha256}  {path} ({error})")
         else:
-            if (found := _sha256(part)) == sha256:
+            if (found := sha256_of(part)) == sha256:
                 part.rename(there)
             else:
                 missing.append(f"{sha256}  {path} (the mirror's has {found})")
@@ -71,18 +71,13 @@ def copy_sources(directory: Path, files: Mapping[str, str], kernel: Path, progre
 def _copy_kernel_source(directory: Path, made: Mapping[str, str]) -> list[str]:
     name, version, _ = made["identity"].split(" ")
     there = directory / f"{name}_{version}_all.deb"
-    if there.exists() and _sha256(there) == made["source_sha256"]:
+    if there.exists() and sha256_of(there) == made["source_sha256"]:
         return []
     apt, *found = source_package(directory / "apt")
     try:
-        if found == [name, version] and _sha256(archive := apt.fetch(name)) == made["source_sha256"]:
+        if found == [name, version] and sha256_of(archive := apt.fetch(name)) == made["source_sha256"]:
             shutil.move(archive, there)
             return []
     finally:
         shutil.rmtree(apt.directory)
     return [f"{made['source_sha256']}  {there.name} (the mirror has {' '.join(found)})"]
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -9,9 +9,10 @@ from typing import Any
 
 from openbach_run.report.cells import Campaigns, jobs_of, text_of
 from openbach_run.results import run_files
+from openbach_run.topology.inventory import ENTITY_PREFIX
 
-PREFIX = "satvpn_"
-"""Of the entities of ours."""
+Runs = Mapping[str, Mapping[str, Any]]
+"""By scenario what one run of it was (its run.json)."""
 
 
 @dataclass(frozen=True)
@@ -26,23 +27,23 @@ class Hosts:
     """That emulate a satellite link."""
 
 
-def hosts(campaigns: Campaigns) -> list[Hosts]:
+def hosts(runs: Runs) -> list[Hosts]:
     """In the order of the campaigns; scenarios with the same hosts are together."""
     found: dict[tuple[tuple[str, ...], ...], list[str]] = {}
-    for name, run in _runs(campaigns).items():
+    for name, run in runs.items():
         used = {job: _entities(run["scenario"], job) for job in ("vpn", "satcom_link")}
         drawn = tuple(drawing(run.get("inventory", {})))
         found.setdefault((drawn, tuple(used["vpn"]), tuple(used["satcom_link"])), []).append(name)
     return [Hosts(scenarios, list(drawn), list(vpn), list(links)) for (drawn, vpn, links), scenarios in found.items()]
 
 
-def pep_hosts(campaigns: Campaigns) -> dict[str, list[str]]:
+def pep_hosts(campaigns: Campaigns, runs: Runs) -> dict[str, list[str]]:
     """Position of the PEP that was run → the hosts that are a proxy there, as the scenarios of the campaigns say."""
     found: dict[str, list[str]] = {}
-    for run in _runs(campaigns).values():
+    for run in runs.values():
         for entity, _, arguments in jobs_of(run["scenario"]):
             for position in text_of(arguments.get("at")).split(","):
-                found.setdefault(position, []).append(entity.removeprefix(PREFIX))
+                found.setdefault(position, []).append(entity.removeprefix(ENTITY_PREFIX))
     positions = campaigns.distinct("pep")
     return {position: list(dict.fromkeys(names)) for position, names in sorted(found.items()) if position in positions}
 
@@ -75,7 +76,7 @@ def _line(networks: list[list[str]]) -> list[str]:
     return line if len(line) == len(beside) else []
 
 
-def _runs(campaigns: Campaigns) -> dict[str, Mapping[str, Any]]:
+def runs_of_scenarios(campaigns: Campaigns) -> Runs:
     """What one run of each scenario was."""
     run_dirs = {one.record.scenario: one.run_dir for one in campaigns.runs if one.record}
     return {name: run_files.document(run_dir, "run.json") for name, run_dir in run_dirs.items()}
@@ -83,5 +84,5 @@ def _runs(campaigns: Campaigns) -> dict[str, Mapping[str, Any]]:
 
 def _entities(scenario: Mapping[str, Any], job: str) -> list[str]:
     """The hosts on which the scenario starts the job."""
-    started = [entity.removeprefix(PREFIX) for entity, name, _ in jobs_of(scenario) if name == job]
+    started = [entity.removeprefix(ENTITY_PREFIX) for entity, name, _ in jobs_of(scenario) if name == job]
     return sorted(set(started))

@@ -18,7 +18,7 @@ from openbach_run.report.charts import chart_of
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
 from openbach_run.report.explained import assumptions_of
-from openbach_run.report.hosts import hosts, pep_hosts
+from openbach_run.report.hosts import hosts, pep_hosts, runs_of_scenarios
 from openbach_run.report.settings import conditions, described, settings
 from openbach_run.results.files import as_csv, write_parquet
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text, markdown_rows
@@ -94,12 +94,13 @@ def write(
 
 def _text(campaigns: Campaigns, **more: Any) -> str:
     template = document.templates(TEMPLATES, document.as_markdown).get_template("report.md.j2")
+    runs = runs_of_scenarios(campaigns)
     text = template.render(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         campaigns=campaigns,
         failures=content.failures(campaigns),
-        hosts=hosts(campaigns),
-        pep_hosts=pep_hosts(campaigns),
+        hosts=hosts(runs),
+        pep_hosts=pep_hosts(campaigns, runs),
         content=content,
         verdicts=verdicts,
         described=described,
