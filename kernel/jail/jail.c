@@ -29,6 +29,7 @@
  * whether a mode works on this host. When a mode does not, exit code 125.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -51,12 +52,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define EXIT_NO_JAIL	125
 #define SIGNALLED	128
+#define LAST_KEPT_FD	3
 
 enum { GUEST, CODE, RUN, PLACES };
 static const char *const names[PLACES] = { "guest", "code", "run" };
@@ -128,7 +131,7 @@ struct call {
 static struct call calls[] = {
 	/* files: which ones, is Landlock's and the mount namespace's */
 	CALL(read), CALL(write), CALL(readv), CALL(writev), CALL(pread64), CALL(pwrite64), CALL(lseek),
-	CALL(open), CALL(openat), CALL(close), CALL(close_range), CALL(dup), CALL(dup2), CALL(dup3), CALL(fcntl),
+	CALL(open), CALL(openat), CALL(close), CALL(dup), CALL(dup2), CALL(dup3), CALL(fcntl),
 	CALL(stat), CALL(lstat), CALL(fstat), CALL(newfstatat), CALL(statx), CALL(statfs), CALL(fstatfs),
 	CALL(access), CALL(faccessat), CALL(faccessat2), CALL(readlink), CALL(readlinkat), CALL(getdents64),
 	CALL(mkdir), CALL(mkdirat), CALL(rmdir), CALL(unlink), CALL(unlinkat), CALL(rename), CALL(renameat),
@@ -151,7 +154,7 @@ static struct call calls[] = {
 	CALL(time), CALL(timer_create), CALL(timer_settime), CALL(timer_gettime), CALL(timer_getoverrun),
 	CALL(timer_delete), CALL(setitimer), CALL(getitimer), CALL(alarm), CALL(pause),
 	/* between the kernel and its stubs */
-	CALL(futex), CHECKED(socketpair, unix_streams), CALL(sendmsg), CALL(recvmsg), CALL(pipe), CALL(pipe2),
+	CALL(futex), CHECKED(socketpair, unix_streams), CALL(pipe), CALL(pipe2),
 	CALL(eventfd2), CALL(epoll_create), CALL(epoll_create1), CALL(epoll_ctl), CALL(epoll_wait),
 	CALL(epoll_pwait), CALL(poll), CALL(ppoll), CALL(select), CALL(pselect6), CALL(shutdown),
 	CALL(getrandom), CALL(uname),
@@ -291,43 +294,38 @@ static void unshare_all(void)
 	must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), "making mounts private");
 }
 
-static int copy_of_mount(const char *path, __u64 attributes)
+/* What is at `path` is at `place`, too, without the mounts below it. */
+static void mount_place(const char *path, const char *place, unsigned long flags)
 {
-	struct mount_attr attr = {
-		.attr_set = attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, /* not NOEXEC: access(2) would tell hostfs */
-		.propagation = MS_PRIVATE,
-	};
-	int fd = must(open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE), path);
+	struct statfs mounted; /* what it may not do stays so: ST_NODEV is MS_NODEV, … */
 
-	must(mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)), "mount_setattr");
-	return fd;
+	if (mount(path, place, NULL, MS_BIND, NULL) < 0)
+		fail("binding %s (an ordinary user can do it where no file system is mounted below it)", path);
+	must(statfs(place, &mounted), path);
+	flags |= mounted.f_flags & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC);
+	if (mount(NULL, place, NULL, MS_REMOUNT | MS_BIND | flags, NULL) < 0)
+		fail("restricting the mount of %s", path);
 }
 
-/* A root directory that has the three places and nothing else. */
+/* A root directory that has the three places and nothing else. By means that hosts had before Linux 5.12, too. */
 static void enter_root(const char *const paths[PLACES], int places[PLACES])
 {
-	struct mount_attr read_only = { .attr_set = MOUNT_ATTR_RDONLY };
-	int fs, root;
+	const unsigned long harmless = MS_NOSUID | MS_NODEV; /* not NOEXEC: access(2) would tell hostfs */
+	const unsigned long empty = harmless | MS_NOEXEC;
+	char place[PLACES][16];
 
-	for (int i = 0; i < PLACES; i++)
-		places[i] = copy_of_mount(paths[i], i == RUN ? 0 : MOUNT_ATTR_RDONLY);
-	fs = must(fsopen("tmpfs", FSOPEN_CLOEXEC), "tmpfs");
-	must(fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0), "tmpfs");
-	must(fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0), "tmpfs");
-	root = must(fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC),
-		    "tmpfs");
-	close(fs);
-	must(move_mount(root, "", AT_FDCWD, "/proc", MOVE_MOUNT_F_EMPTY_PATH), "mounting the jail's root");
+	must(mount("jail", "/proc", "tmpfs", empty, "mode=0755"), "mounting the jail's root");
 	for (int i = 0; i < PLACES; i++) {
-		must(mkdirat(root, names[i], 0755), names[i]);
-		must(move_mount(places[i], "", root, names[i], MOVE_MOUNT_F_EMPTY_PATH), paths[i]);
+		snprintf(place[i], sizeof(place[i]), "/proc/%s", names[i]);
+		must(mkdir(place[i], 0755), names[i]);
+		mount_place(paths[i], place[i], i == RUN ? harmless : harmless | MS_RDONLY);
+		places[i] = must(open(place[i], O_PATH | O_DIRECTORY | O_CLOEXEC), paths[i]);
 	}
-	must(mount_setattr(root, "", AT_EMPTY_PATH, &read_only, sizeof(read_only)), "mount_setattr");
-	must(fchdir(root), "fchdir");
+	must(mount(NULL, "/proc", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | empty, NULL), "the jail's root");
+	must(chdir("/proc"), "chdir");
 	must(syscall(SYS_pivot_root, ".", "."), "pivot_root");
 	must(umount2(".", MNT_DETACH), "leaving the host's files");
 	must(chdir("/"), "chdir");
-	close(root);
 }
 
 static void drop_privileges(void)
@@ -347,7 +345,8 @@ __attribute__((noreturn)) static void end_as(pid_t child, bool process_1)
 {
 	int status, code;
 
-	close_range(0, 3, 0);
+	for (int fd = 0; fd <= LAST_KEPT_FD; fd++)
+		close(fd);
 	while (waitpid(child, &status, 0) != child)
 		;
 	code = WIFSIGNALED(status) ? SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
@@ -385,6 +384,19 @@ static void enter_processes(void)
 		end_as(child, true);
 }
 
+/* What this process was started with, but for the standard descriptors. */
+static void close_others(void)
+{
+	DIR *open_fds = opendir("/proc/self/fd");
+
+	if (!open_fds)
+		fail("/proc/self/fd");
+	for (struct dirent *entry; (entry = readdir(open_fds));)
+		if (atoi(entry->d_name) >= LAST_KEPT_FD && atoi(entry->d_name) != dirfd(open_fds))
+			close(atoi(entry->d_name));
+	closedir(open_fds);
+}
+
 static void pin_and_limit(int cpu)
 {
 	struct rlimit files, no_core = { 0, 0 };
@@ -395,7 +407,7 @@ static void pin_and_limit(int cpu)
 	must(sched_setaffinity(0, sizeof(cpus), &cpus), "pinning to the CPU");
 	must(setrlimit(RLIMIT_CORE, &no_core), "RLIMIT_CORE");
 	must(getrlimit(RLIMIT_NOFILE, &files), "RLIMIT_NOFILE");
-	files.rlim_cur = files.rlim_max; /* the guest's kernel has one for each process and file of the guest */
+	files.rlim_cur = files.rlim_max; /* the guest's kernel has one for each file of the guest */
 	must(setrlimit(RLIMIT_NOFILE, &files), "RLIMIT_NOFILE");
 	must(personality(ADDR_NO_RANDOMIZE), "personality"); /* else the kernel would set it and start again */
 }
@@ -446,8 +458,8 @@ int main(int argc, char **argv)
 	}
 	must(prctl(PR_SET_PDEATHSIG, SIGKILL), "pdeathsig");
 	setsid(); /* the terminal's Ctrl-C is not for the guest */
-	must(close_range(3, ~0U, 0), "close_range");
-	must(open("/dev/null", O_RDWR), "/dev/null"); /* descriptor 3: what the guest's console reads */
+	close_others();
+	must(open("/dev/null", O_RDWR), "/dev/null"); /* LAST_KEPT_FD: what the guest's console reads */
 	kernel = must(open(argv[6], O_RDONLY | O_CLOEXEC), argv[6]);
 	pin_and_limit(atoi(argv[2]));
 	if (mode == NAMESPACES) {

@@ -232,6 +232,29 @@ def test_a_guest_without_progress_is_ended(tmp_path: Path) -> None:
     assert not _guests_of(record)
 
 
+SEND = """
+    import os, socket, subprocess, time
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        while not os.path.exists("/run/openbach/enough"):
+            sender.sendto(bytes(1400), ("127.0.0.1", 9))
+            time.sleep(0.001)
+"""
+
+
+def test_packets_are_progress(tmp_path: Path) -> None:
+    """A guest with much to carry needs long for the 10 virtual seconds to its next event, the longer the busier the host."""
+    engine = engine_with(tmp_path / "code", SEND, FINISH, silence_limit_s=2)
+    record = tmp_path / "record"
+    record.mkdir()
+    enough = threading.Timer(5, (record / "enough").touch)
+    enough.start()
+    outcome = engine.run({"seed": 1}, record, 0, print)
+    enough.join()
+    assert outcome.error is None
+    assert outcome.wall_s > 4
+
+
 def test_stop_ends_the_guest(tmp_path: Path) -> None:
     engine = engine_with(tmp_path / "code", SPIN)
     record = tmp_path / "record"

@@ -22,6 +22,9 @@ from openbach_run.engine.virtual.jail import HOW_TO_ALLOW, MODES, PARTIAL, UNJAI
 from openbach_run.paths import cache_directory
 
 NOBODY = 65534
+CELL = ("vpn=none", "cc=cubic", "size=1k")
+OLD = "Linux 4.18"
+"""The oldest host that a run is for: RHEL 8's."""
 AWKWARD = "a b'\"\n%é,"
 """For names of directories."""
 
@@ -52,9 +55,9 @@ def listener() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("unprivileged", [False, True], ids=["as this user", "unprivileged"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "host_has"), [*((mode, "all") for mode in MODES), (MODES[0], OLD)])
 def test_nothing_gets_out_of_the_jail(
-    launcher: Path, evil: Path, listener: str, tmp_path: Path, mode: str, unprivileged: bool
+    launcher: Path, evil: Path, listener: str, mode: str, host_has: str, unprivileged: bool
 ) -> None:
     if unprivileged and os.geteuid() != 0:
         return  # the other one was that
@@ -77,7 +80,10 @@ def test_nothing_gets_out_of_the_jail(
         guest, code, run = places
         attempts = (str(secret), str(os.getpid()), listener)
         command = Jail(Path(copy), mode).command(cpu, guest, code, run, Path(program), *attempts)
-        done = subprocess.run([*user, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        old = without(OLD) if host_has == OLD else []
+        done = subprocess.run(
+            [*old, *user, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
         assert (done.stdout, done.stderr, done.returncode) == ("0 got through\n", "", 0)
         assert secret.read_text() == "secret\n"
         assert (before.st_mode, before.st_uid, before.st_mtime_ns) == (
@@ -192,28 +198,40 @@ def test_no_module_is_loaded_once_jobs_run(tmp_path: Path) -> None:
 
 
 WITHOUT = """
-import ctypes, os, struct, sys
+import ctypes, errno, os, struct, sys
 libc = ctypes.CDLL(None)
 refused = {"namespaces": [272], "landlock": [444]}  # unshare, landlock_create_ruleset
 calls = [number for means, numbers in refused.items() if means in sys.argv[1] for number in numbers]
-load, equal, answer = 0x20, 0x15, 0x06  # linux/filter.h
+load, equal, answer, allowed, error = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000  # linux/filter.h, linux/seccomp.h
 program = [(load, 0, 0, 0)]
 program += [(equal, len(calls) - at, 0, number) for at, number in enumerate(calls)]
-program += [(answer, 0, 0, 0x7FFF0000), (answer, 0, 0, 0x00050001)]  # allowed; EPERM
+program += [(answer, 0, 0, allowed), (answer, 0, 0, error | errno.EPERM)]
+if sys.argv[1] == "Linux 4.18":
+    at_least, any_of = 0x35, 0x45
+    last, memfd_create, second_argument, newer_flags = 334, 319, 24, 0x18  # MFD_NOEXEC_SEAL, MFD_EXEC
+    program = [
+        (load, 0, 0, 0), (at_least, 4, 0, last + 1), (equal, 0, 2, memfd_create), (load, 0, 0, second_argument),
+        (any_of, 2, 0, newer_flags), (answer, 0, 0, allowed),
+        (answer, 0, 0, error | errno.ENOSYS), (answer, 0, 0, error | errno.EINVAL),
+    ]
 code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in program))
 fprog = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
 assert not libc.prctl(38, 1, 0, 0, 0) and not libc.prctl(22, 2, ctypes.byref(fprog), 0, 0)  # no new privileges, seccomp
-os.execv(sys.executable, [sys.executable, "-m", "openbach_run", *sys.argv[2:]])
+os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""The command where these means are refused, as a container's filter of system calls does."""
+"""A command where these means are refused, as a container's filter of system calls does; or where nothing is that is newer."""
 
 
-def run_without(means: str, tmp_path: Path, jail: str = "") -> subprocess.CompletedProcess[str]:
-    words = ("geo", "vpn=none", "cc=cubic", "size=1k", "--results", str(tmp_path / "results"), "--quiet")
+def without(means: str) -> list[str]:
+    """Starts the command behind it."""
+    return [sys.executable, "-c", WITHOUT, means]
+
+
+def run_without(means: str, tmp_path: Path, *cell: str, jail: str = "") -> subprocess.CompletedProcess[str]:
+    words = ("geo", *(cell or CELL), "--results", str(tmp_path / "results"), "--quiet")
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), VARIABLE: jail}
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT, means, *words], check=False, capture_output=True, text=True, env=environment
-    )
+    command = [*without(means), sys.executable, "-m", "openbach_run", *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
 
 
 def test_a_host_without_any_means_is_told_how_to_allow_one(tmp_path: Path) -> None:
@@ -239,9 +257,21 @@ def test_a_host_without_any_means_runs_if_it_is_told_to(tmp_path: Path) -> None:
     ids=["no namespaces", "asked for"],
 )
 def test_landlock_alone_is_told_with_its_reason(tmp_path: Path, means: str, jail: str, reason: str) -> None:
-    done = run_without(means, tmp_path, jail)
+    done = run_without(means, tmp_path, jail=jail)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if "Landlock" in line] == [f"openbach-run: {reason}{PARTIAL}"]
+
+
+@pytest.mark.parametrize("vpn", ["none", "openvpn_udp"])
+def test_an_old_host_gives_the_same_packets(tmp_path: Path, vpn: str) -> None:
+    """Also in the jail, without a word about it."""
+    cell = (f"vpn={vpn}", "cc=cubic", "size=300k")
+    done = [run_without(means, tmp_path / means, *cell) for means in (OLD, "nothing")]
+    assert [(one.returncode, one.stderr) for one in done] == [(0, "")] * 2
+    old, new = (
+        [run.row["capture_hash"] for run in records(tmp_path / means / "results")] for means in (OLD, "nothing")
+    )
+    assert old == new
 
 
 @pytest.mark.parametrize("shm", ["size=64m", None], ids=["64 MB", "none"])

@@ -17,7 +17,9 @@ VIDEO = (*LAN, "duration_s=5")
 STABLE = ("duration_s=20", "looks_s=5")
 EVENT = ("pings=200", "event_after_s=3", "event_s=5")
 CACHE = (*LAN, "files=6", "parallel=3")
-UDP_PROTOCOL = 17
+LONG = ("rate=100M", "delay_ms=98", "duration_s=3", "buffer_bytes=1048576")
+TCP_PROTOCOL, UDP_PROTOCOL = 6, 17
+IPERF3_PORT, SYN = 5201, 0x02
 ETHERNET, SEGMENT = 1514, 1448
 """Bytes of a full frame, and what of it is a program's with timestamps of TCP."""
 
@@ -55,6 +57,17 @@ def test_the_path_mtu_is_the_tunnels(run_cells: RunCells, vpn: str, mtu: int, se
     """1368 is the payload that iperf3 takes with WireGuard in the published comparison of ten VPNs too."""
     row = one(run_cells, "lan_udp", f"vpn={vpn}", *UDP).row
     assert (int(row["path_mtu_bytes"]), int(row["udp_payload_bytes"])) == (mtu, segment)
+
+
+def test_a_tunnel_of_the_kernel_leaves_the_receivers_window_as_wide(run_cells: RunCells) -> None:
+    """A packet takes as much of the receiver's buffer as its network card's driver gives it, whichever way it came."""
+    widest = {}
+    for vpn in ("none", "wireguard"):
+        (run,) = run_cells("lan_tcp", f"vpn={vpn}", *LONG, pcap=True)
+        segments = [packet.ip for packet in pcapng.read(run.capture) if packet.ip[9] == TCP_PROTOCOL]
+        answers = [ip for ip in segments if int.from_bytes(ip[20:22]) == IPERF3_PORT and not ip[33] & SYN]
+        widest[vpn] = max(int.from_bytes(ip[34:36]) for ip in answers)
+    assert widest["wireguard"] >= 0.9 * widest["none"]
 
 
 def test_a_count_of_pings_is_that_count(run_cells: RunCells) -> None:

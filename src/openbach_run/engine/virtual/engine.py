@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import select
 import subprocess
 import threading
 import time
@@ -45,9 +44,10 @@ from openbach_run.results.run_files import DamagedRecord
 GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
 """A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for its jobs."""
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
-SILENCE_LIMIT_S = (
-    120.0  # wall time without an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung
-)
+SILENCE_LIMIT_S = 120.0
+"""Wall time without a packet and an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung."""
+LOOK_S = 0.2
+"""From one look at a run's events to the next."""
 PIPE_BYTES = 1 << 20
 RUN_LIMIT_BYTES = 64 << 20
 RUN_LIMIT_FILES = 20_000
@@ -186,7 +186,7 @@ class VirtualEngine:
             finally:
                 os.close(write_end)
             capture = _Capture(packets, keep, with_keys=self._keys)
-            ended_why = self._watch(guest, run_dir, on_event)
+            ended_why = self._watch(guest, run_dir, on_event, capture)
             capture.join()  # no process of the guest is left then
         ended_why = tidy(run_dir, spec) or ended_why
         if self._keys:
@@ -232,14 +232,18 @@ class VirtualEngine:
             self._guests.add(guest)
         return guest
 
-    def _watch(self, guest: subprocess.Popen[bytes], run_dir: Path, on_event: OnEvent) -> str | None:
+    def _watch(
+        self, guest: subprocess.Popen[bytes], run_dir: Path, on_event: OnEvent, capture: _Capture | None = None
+    ) -> str | None:
         """Passes events on until the guest is gone. Why it was killed, if it was."""
         reader = _EventReader(run_dir, on_event)
-        ended = os.pidfd_open(guest.pid)
-        heard = time.monotonic()
+        waiting = threading.Thread(target=guest.wait, daemon=True)  # hosts before Linux 5.3 have no pidfd
+        waiting.start()
+        heard, captured_bytes = time.monotonic(), 0
         try:
-            while not select.select([ended], [], [], 0.2)[0]:
-                if reader.read():
+            while not _ended_within(waiting, LOOK_S):
+                before, captured_bytes = captured_bytes, capture.size_bytes if capture else 0
+                if reader.read() or captured_bytes > before:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self._silence_limit_s:
                     raise _Ended(f"showed no progress for {self._silence_limit_s:g} s")
@@ -251,12 +255,16 @@ class VirtualEngine:
         except _Ended as error:
             return f"{error} and was ended"
         finally:
-            os.close(ended)
             self._end(guest)
-            guest.wait()
+            waiting.join()
             with self._lock:
                 self._guests.discard(guest)
         return None
+
+
+def _ended_within(thread: threading.Thread, limit_s: float) -> bool:
+    thread.join(limit_s)
+    return not thread.is_alive()
 
 
 def _excess(run_dir: Path) -> str | None:
@@ -287,10 +295,12 @@ class _Capture(threading.Thread):
         self._with_keys = with_keys
         self._digest = blake3()
         self.keys = b""
+        self.size_bytes = 0
         self.start()
 
     def run(self) -> None:
         for part in self._without_keys() if self._with_keys else self._all():
+            self.size_bytes += len(part)
             self._digest.update(part)
             self._keep.write(part)
 

@@ -2,7 +2,7 @@
 """Programs that no Debian package has: linked statically, as the guest's C library is not this machine's.
 
 Those that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as on a real agent. Those of
-VPNs: `programs` of a vpn.json names them, and the vpn job's own vpn_program.py builds them from their crates; that
+VPNs: `programs` of a vpn.json names them, and the vpn job's own BUILDERS build them from their crates and Go modules; that
 takes minutes, so it is done for the runs that need them. What no registry has either is this machine's own program, and
 part of the folder in the guest: `<folder>/bin/<program>`.
 """
@@ -30,7 +30,11 @@ from openbach_run.prose import acting
 
 DIRECTORY = "bin"
 """Where they stand in the guest's code; it is on the PATH of jobs."""
-BUILDER = REPOSITORY / "jobs/vpn/files/vpn_program.py"
+BUILDERS = {
+    "crate": REPOSITORY / "jobs/vpn/files/vpn_program.py",
+    "go": REPOSITORY / "jobs/vpn/files/vpn_go_program.py",
+}
+"""By the key of a recipe that names where its source is."""
 FLAGS = ("CFLAGS=-O2", "LDFLAGS=-static")
 HOST_VARIABLE = "OPENBACH_RUN_PROGRAMS"
 """Names directories with programs of this machine, parted by colons; they count before its PATH."""
@@ -43,8 +47,9 @@ def ensure_programs(cache: Path, code: Mapping[str, Path], progress: Progress) -
         for makefile in sorted(folder.glob("*/Makefile")):
             found[f"{DIRECTORY}/{makefile.parent.name}"] = _built(cache, makefile.parent, progress)
         for program, recipe in description(folder).get("programs", {}).items():
-            if "crate" in recipe:
-                found[f"{DIRECTORY}/{program}"] = _from_crate(cache, folder, program, recipe, progress)
+            for builder in (BUILDERS[kind] for kind in BUILDERS if kind in recipe):
+                place = _from_registry(cache, folder, program, recipe, builder, progress)
+                found |= {f"{DIRECTORY}/{one}": place / one for one in (program, *recipe.get("also", ()))}
     return found
 
 
@@ -103,16 +108,19 @@ def _built(cache: Path, folder: Path, progress: Progress) -> Path:
     return made_once(cache / f"{name}-{content_hash(sources, folder, *FLAGS)}", make) / name
 
 
-def _from_crate(cache: Path, folder: Path, program: str, recipe: Mapping[str, Any], progress: Progress) -> Path:
-    how = hashlib.sha256(acting(BUILDER)).hexdigest()
+def _from_registry(
+    cache: Path, folder: Path, program: str, recipe: Mapping[str, Any], builder: Path, progress: Progress
+) -> Path:
+    """The directory of the program, and of those that are built with it."""
+    how = hashlib.sha256(acting(builder)).hexdigest()
     place = cache / f"{program}-{content_hash(folder.glob('*.patch'), folder, json.dumps(recipe), how)}"
 
     def make(place: Path) -> None:
         ensure_tools(recipe.get("tools", {}))
-        command = [sys.executable, str(BUILDER), str(folder), program, str(place)]
+        command = [sys.executable, str(builder), str(folder), program, str(place)]
         _run_told(command, f"building {program} {recipe['version']}", progress)
 
-    return made_once(place, make) / program
+    return made_once(place, make)
 
 
 def _run_told(command: list[str], title: str, progress: Progress) -> None:
