@@ -43,7 +43,7 @@ chaos:
 	$(DEV) python tests/chaos.py
 
 vpns: # builds the programs that no Debian package has: some 30 minutes, once
-	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py tests/guest/test_vpn_failures.py
+	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py tests/guest/test_vpn_failures.py tests/guest/test_vpn_coordinator.py
 
 modules: # for Debian's 6.1, 6.12 and current kernel, in a guest; downloads their headers and compilers once
 	$(DEV) python -m pytest tests/guest/test_module.py

@@ -95,6 +95,18 @@ def test_a_finished_run_is_one_of_its_engine(pings: tuple[Path, Run]) -> None:
     assert (identity(results, other)["engine"], identity(results, other)["clock"]) == ("virtual", "virtual")
 
 
+def test_daemons_tell_their_cpu_time(tmp_path: Path) -> None:
+    cell = ("lan_stability", *NATIVE, "vpn=openvpn_udp", "duration_s=3", "looks_s=1", "--results", str(tmp_path))
+    done = command(*cell)
+    assert done.returncode == 0, done.stderr
+    (run,) = records(tmp_path)
+    for end in ("client", "server"):
+        assert int(run.row[f"{end}_descriptors_end"]) > 3
+        assert 0 <= float(run.row[f"{end}_cpu_user_s"]) <= float(run.row["wall_s"])
+    assert [line["cpu"] for line in run.statistics("daemons") if "cpu" in line] == ["measured", "measured"]
+    assert all(line["host_user_s"] + line["host_system_s"] > 0 for line in run.statistics("daemons") if "cpu" in line)
+
+
 @pytest.fixture(scope="module")
 def readable(pings: tuple[Path, Run]) -> Iterator[tuple[Path, Path, Path]]:
     """Guest tree, code and enter.py where an ordinary user can read them."""

@@ -151,7 +151,7 @@ MOVE = (
     "way=$$(ip route show default); ip address del 10.10.1.1/24 dev to_st; ip address add 10.10.1.77/24 dev to_st; "
     "ip route replace $$way; echo $$way"
 )
-ROAMS = {"easytier", "openvpn_dco", "rosenpass", "wireguard", "wireguard_go", "yggdrasil"}
+ROAMS = {"easytier", "openvpn_dco", "rosenpass", "tailscale", "wireguard", "wireguard_go", "yggdrasil"}
 """VPNs whose tunnel outlives the address of the client."""
 ROAMED_S = 150
 """By then the transfer of some 10 s has ended: EasyTier's other end takes two minutes to find the client again."""

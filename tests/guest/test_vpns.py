@@ -46,7 +46,8 @@ def test_the_payload_is_not_on_the_satellite(runs: dict[str, Run], vpn: str) -> 
 @pytest.mark.parametrize("vpn", [vpn for vpn in VPNS if describe(vpn)["overhead_bytes"]])
 def test_extra_bytes_of_a_full_packet_are_the_overhead(runs: dict[str, Run], vpn: str) -> None:
     described, run = describe(vpn), runs[vpn]
-    assert max(map(len, on(run, "server/to_pop"))) == described["inner_mtu"]
+    for where in ("server/to_pop", "box/to_pc"):
+        assert max(map(len, on(run, where))) == described["inner_mtu"], where
     carriers = [packet for packet in on(run, "pop/to_gw") if packet[PROTOCOL] != TCP]  # the exchange of keys is TCP
     sizes = Counter(map(len, carriers))
     assert sizes.most_common(1)[0][0] == described["inner_mtu"] + described["overhead_bytes"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which VPNs are tested, and what their tests look for in a capture. Those whose program is built from a crate are tested by
+"""Which VPNs are tested, and what their tests look for in a capture. Those whose program is built first are tested by
 `make vpns` (BUILT_VPNS=1) only."""
 
 from __future__ import annotations

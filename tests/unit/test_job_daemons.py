@@ -56,6 +56,17 @@ def test_cpu_time_is_told_where_the_clock_is_real(monkeypatch: pytest.MonkeyPatc
     assert virtual == {"suffix": None, "cpu": "not measured: virtual time", "rss_growth_bytes": None}
 
 
+def test_a_daemon_that_ends_takes_no_cpu_time_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[dict[str, float]] = []
+    looks = iter([[(7, 2.0), (8, 1.0)], [(7, 3.0)]])
+    monkeypatch.setenv("OPENBACH_RUN_CLOCK", "real")
+    monkeypatch.setattr(daemons, "daemons", lambda: [daemons.Process(pid, 1, s, s, 0) for pid, s in next(looks)])
+    monkeypatch.setattr(daemons.collect_agent, "send_stat", lambda *_, **values: lines.append(values))
+    monkeypatch.setattr(signal, "sigwait", lambda _: signal.SIGTERM)
+    daemons.watch(daemons.parse([]))
+    assert (lines[-1]["user_s"], lines[-1]["system_s"]) == (1, 1)
+
+
 @pytest.mark.parametrize("words", [["--interval-s", "-1"], ["--interval-s", "nan"], ["5"]])
 def test_what_daemons_refuses(words: list[str]) -> None:
     with pytest.raises(SystemExit):

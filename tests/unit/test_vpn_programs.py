@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -29,7 +32,7 @@ def made_up_vpn(folder: Path, monkeypatch: pytest.MonkeyPatch, builder: str) -> 
     (folder / "other").mkdir()
     (folder / "other/vpn.json").write_text(json.dumps({"base": "mine"}))
     (folder / "builder.py").write_text(builder)
-    monkeypatch.setattr(programs, "BUILDER", folder / "builder.py")
+    monkeypatch.setitem(programs.BUILDERS, "crate", folder / "builder.py")
     return {f"vpn-configs/{name}": folder / name for name in ("mine", "other")}
 
 
@@ -74,10 +77,11 @@ def test_what_a_build_needs_is_installed_first(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", sorted(file.parent.name for file in CONFIGS.glob("*/vpn.json")))
-def test_a_crate_is_pinned_by_its_hash(kind: str) -> None:
+def test_what_a_registry_has_is_pinned_by_its_hash(kind: str) -> None:
     for recipe in json.loads((CONFIGS / kind / "vpn.json").read_text()).get("programs", {}).values():
         if "host" not in recipe:
-            assert set(recipe) >= {"crate", "version", "sha256"}
+            assert len(recipe.keys() & {"crate", "go"}) == 1
+            assert set(recipe) >= {"version", "sha256"}
             assert len(bytes.fromhex(recipe["sha256"])) == 32
 
 
@@ -89,6 +93,83 @@ def test_words_about_the_build_build_nothing_anew(tmp_path: Path, monkeypatch: p
     assert ensure_programs(tmp_path / "cache", parts, progress) == first
     (tmp_path / "vpns/builder.py").write_text(f"import os; {builder}")
     assert ensure_programs(tmp_path / "cache", parts, progress) != first
+
+
+# Go modules
+
+GO = """#!{python}
+# Not Go: it has the one module, and writes what it should build.
+import os, sys
+match sys.argv[1:]:
+    case ["mod", "download", *_]:
+        print('{{"Zip": "{archive}"}}')
+    case ["env", _]:
+        print("go{version}")
+    case ["list", *_]:
+        print("one two")
+    case ["build", *options, directory, first, second]:
+        print("one", file=sys.stderr)
+        for package in (first, second):
+            open(directory + os.path.basename(package), "x").write(package + " " + os.environ["CGO_ENABLED"])
+"""
+
+
+def go_module(
+    place: Path, monkeypatch: pytest.MonkeyPatch, version: str = "1.24.4", sha256: str = ""
+) -> dict[str, Path]:
+    """A VPN with two programs of a Go module, on a machine with that version of Go."""
+    archive = place / "module.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("example.org/mine@v1.0.0/go.mod", "module example.org/mine\n\ngo 1.24.0\n")
+    sha256 = sha256 or hashlib.sha256(archive.read_bytes()).hexdigest()
+    recipe = {"go": "example.org/mine", "version": "1.0.0", "sha256": sha256, "also": ["mine"]}
+    (place / "vpn").mkdir()
+    (place / "vpn/vpn.json").write_text(json.dumps({"programs": {"mined": recipe}}))
+    (place / "path").mkdir()
+    if version:
+        (place / "path/go").write_text(GO.format(python=sys.executable, archive=archive, version=version))
+        (place / "path/go").chmod(0o755)
+    monkeypatch.setenv("PATH", str(place / "path"))
+    return {"vpn-configs/vpn": place / "vpn"}
+
+
+def test_the_programs_of_a_go_module_are_built_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = go_module(tmp_path, monkeypatch)
+    TOLD.clear()
+    found = ensure_programs(tmp_path / "cache", parts, progress)
+    assert {place: file.read_text() for place, file in found.items()} == {
+        "bin/mined": "./cmd/mined 0",
+        "bin/mine": "./cmd/mine 0",
+    }
+    assert TOLD == [
+        ("building mined 1.0.0: downloading example.org/mine 1.0.0", 0),
+        ("building mined 1.0.0: downloading what it needs", 0),
+        ("building mined 1.0.0: compiling one", 0.5),
+    ]
+    assert sorted(file.name for file in found["bin/mine"].parent.iterdir()) == ["mine", "mined"]
+
+
+@pytest.mark.parametrize(
+    ("version", "sha256", "said"),
+    [
+        ("", "", r"mined 1\.0\.0 is built from the Go module proxy, and go is missing on this machine"),
+        ("1.19.8", "", r"mined 1\.0\.0 needs Go 1\.24\.0, and this machine has 1\.19\.8"),
+        ("1.24.4", "0" * 64, r"module\.zip: its SHA-256 is [0-9a-f]{64}, it should be 0{64}"),
+    ],
+)
+def test_a_go_module_that_cannot_be_built_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, sha256: str, said: str
+) -> None:
+    parts = go_module(tmp_path, monkeypatch, version, sha256)
+    with pytest.raises(SetupError, match=said):
+        ensure_programs(tmp_path / "cache", parts, progress)
+    assert not [entry for entry in (tmp_path / "cache").iterdir() if entry.suffix == ""]
+
+
+def test_a_platform_builds_crates_with_the_same_command(tmp_path: Path) -> None:
+    command = [sys.executable, str(programs.BUILDERS["go"]), str(CONFIGS / "vpncloud"), "vpncloud", str(tmp_path)]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, env={"PATH": str(tmp_path)})
+    assert "vpncloud 2.3.0 is built from crates.io, and cargo is missing on this machine" in ended.stderr
 
 
 # Programs of this machine

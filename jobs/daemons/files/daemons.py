@@ -102,16 +102,15 @@ def look(name: str | None) -> list[Process]:
 
 def watch(arguments: argparse.Namespace) -> None:
     is_real = os.environ.get(CLOCK) != "virtual"
-    first = look(arguments.name)
+    first = last = look(arguments.name)
+    seen = {one.pid: one for one in first}  # those that have ended, as they were last seen
     before = cpu_s(first)
-    stopped = signal.sigtimedwait(SIGNALS, arguments.interval_s) if arguments.interval_s else None
-    while arguments.interval_s and not stopped:
-        look(arguments.name)
-        stopped = signal.sigtimedwait(SIGNALS, arguments.interval_s)
-    if not arguments.interval_s:
-        signal.sigwait(SIGNALS)
-    last = look(arguments.name)
-    after = cpu_s(last)
+    interval_s, stopped = arguments.interval_s, None
+    while not stopped:
+        stopped = signal.sigtimedwait(SIGNALS, interval_s) if interval_s else signal.sigwait(SIGNALS)
+        last = look(arguments.name)
+        seen |= {one.pid: one for one in last}
+    after = cpu_s([*seen.values()])
     grown_bytes = rss_bytes(last) - rss_bytes(first) if last else None
     used: dict[str, Any] = {name: round(after[name] - before[name], 3) for name in before} if is_real else {}
     cpu = "measured" if is_real else "not measured: virtual time"

@@ -242,7 +242,7 @@ def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) ->
     if missing:
         recipe = vpn["programs"].get(missing[0], {})
         how = "the job's playbook (install_vpn.yml) installs it"
-        if "crate" in recipe:
+        if recipe.keys() & {"crate", "go"}:
             how = f"the job's playbook (install_vpn.yml) builds it if satvpn_built_vpns names {arguments.kind}"
         elif "host" in recipe:
             how = f"no package has it: put it into {PROGRAMS.partition(':')[0]} ({recipe['host']})"

@@ -123,7 +123,7 @@ def _put_bundle(place: Path, quiet: bool) -> None:
     if STARTED_FROM in os.environ:
         shutil.copy(os.environ[STARTED_FROM], place)
         return
-    with Reporter(quiet) as reporter, content(reporter.show, crates=False) as made:
+    with Reporter(quiet) as reporter, content(reporter.show, built=False) as made:
         write(place.absolute(), made.start, made.content, 12, reporter.show)
 
 

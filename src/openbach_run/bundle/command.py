@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     if directory and not directory.is_dir():
         raise InputError(f"--sources {directory}: should be a directory")
     missing: list[str] = []
-    with Reporter(arguments.quiet) as reporter, content(reporter.show, crates=arguments.programs) as made:
+    with Reporter(arguments.quiet) as reporter, content(reporter.show, built=arguments.programs) as made:
         identity = write(output.absolute(), made.start, made.content, arguments.level, reporter.show)
         if directory:
             missing = copy_sources(directory.absolute(), made.sources, made.kernel, reporter.show)

@@ -50,10 +50,10 @@ class Bundle:
 
 
 @contextmanager
-def content(progress: Progress, *, crates: bool) -> Iterator[Bundle]:
-    """What a bundle is written from; made if it is not in the cache. With `crates` it has the programs of VPNs that are built
-    from those, too. Raises InputError, SetupError."""
-    engine = _prepared(progress, crates=crates)
+def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
+    """What a bundle is written from; made if it is not in the cache. With `built` it has the programs of VPNs that are
+    built from registries, too. Raises InputError, SetupError."""
+    engine = _prepared(progress, built=built)
     packages = ensure_python_packages(cache_directory(), engine.image, progress)
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
         start = build_start(Path(name) / "start")
@@ -89,12 +89,12 @@ def content(progress: Progress, *, crates: bool) -> Iterator[Bundle]:
         yield Bundle(start, found, sources, kernel)
 
 
-def _prepared(progress: Progress, *, crates: bool) -> VirtualEngine:
+def _prepared(progress: Progress, *, built: bool) -> VirtualEngine:
     """An engine with all that is in this checkout."""
     additions = Additions()
     packages = load_packages(additions.jobs, additions)
     uses = {
-        kind: sorted(name for name, folder in additions.all(kind).items() if _is_built(folder, crates=crates))
+        kind: sorted(name for name, folder in additions.all(kind).items() if _is_built(folder, built=built))
         for kind in DESCRIBED
     }
     uses |= {"cpus": sorted(additions.all("cpus")), "jobs": sorted(packages)}
@@ -109,9 +109,9 @@ def _metadata() -> bytes:
     return f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version()}\n".encode()
 
 
-def _is_built(folder: Path, *, crates: bool) -> bool:
-    """Whether the bundle has its programs: not those of this machine, and of crates if they are wanted."""
-    return all(crates and "crate" in recipe for recipe in description(folder).get("programs", {}).values())
+def _is_built(folder: Path, *, built: bool) -> bool:
+    """Whether the bundle has its programs: not those of this machine, and those of registries if they are wanted."""
+    return all(built and "host" not in recipe for recipe in description(folder).get("programs", {}).values())
 
 
 def _compiled_code(place: Path, root: Path) -> Path:

@@ -22,6 +22,8 @@ ALWAYS = "2026-01-01T00:00:00Z"
 """The document's date: the same content makes the same document."""
 LINKED = {"libc6-dev": "jail, satpep, start", "libzstd-dev": "start"}
 """Debian packages of the machine that makes the bundle, and the programs that have parts of them in them."""
+REGISTRIES = {"crate": ("cargo", "", "Cargo.lock"), "go": ("golang", "v", "go.sum")}
+"""By the key of a recipe: what a package URL calls the registry, what precedes the version there, what pins dependencies."""
 UNKNOWN = "NOASSERTION"
 LICENSE = re.compile(r"[\w.+-]+(?: (?:AND|OR|WITH) [\w.+-]+)*")
 
@@ -76,7 +78,7 @@ def sbom(entries: Sequence[Path], python: Iterable[Mapping[str, str]], sources: 
     parts = [
         *(part for entry in entries if (entry / IMAGE_FILE).exists() for part in _debian(entry)),
         *(_kernel(entry) for entry in entries if (entry / KERNEL_FILE).exists()),
-        *_crates({entry.name.rpartition("-")[0] for entry in entries}),
+        *_of_registries({entry.name.rpartition("-")[0] for entry in entries}),
         *_linked(),
         *(_python(one) for one in python),
     ]
@@ -119,13 +121,15 @@ def _kernel(entry: Path) -> Part:
     )
 
 
-def _crates(programs: set[str]) -> Iterable[Part]:
+def _of_registries(programs: set[str]) -> Iterable[Part]:
     for folder in (one for kind in DESCRIBED for one in Additions().all(kind).values()):
         for program, recipe in description(folder).get("programs", {}).items():
-            if "crate" in recipe and program in programs:
-                name, version = recipe["crate"], recipe["version"]
-                comment = f"the source of {program}; what it depends on is in its Cargo.lock"
-                yield Part(name, version, f"pkg:cargo/{name}@{version}", recipe["sha256"], comment=comment)
+            for kind, (registry, prefix, pins) in REGISTRIES.items():
+                if kind in recipe and program in programs:
+                    name, version = recipe[kind], recipe["version"]
+                    comment = f"the source of {program}; what it depends on is in its {pins}"
+                    url = f"pkg:{registry}/{name}@{prefix}{version}"
+                    yield Part(name, version, url, recipe["sha256"], comment=comment)
 
 
 def _linked() -> Iterable[Part]:

@@ -20,7 +20,7 @@ NAMES = {
     "vpncloud_aes128": "VpnCloud AES-128", "strongswan": "strongSwan", "zerotier": "ZeroTier", "easytier": "EasyTier",
     "boringtun": "BoringTun", "rosenpass": "Rosenpass", "nebula": "Nebula", "nebula_chacha": "Nebula ChaCha20",
     "nebula_lighthouse": "Nebula with a lighthouse", "yggdrasil": "Yggdrasil", "strongswan_policies": "strongSwan (policies)",
-    "strongswan_udp": "strongSwan in UDP", "tailscale": "Tailscale", "cubic": "CUBIC",
+    "strongswan_udp": "strongSwan in UDP", "tailscale": "Tailscale with Headscale", "cubic": "CUBIC",
     "cubic_nohystart": "CUBIC without HyStart", "cubic_resume": "CUBIC with Careful Resume",
     "bbr": "BBR", "bbr2": "BBRv2", "bbr3": "BBRv3", "bbr3_resume": "BBRv3 with Careful Resume",
     "reno": "Reno", "hybla": "Hybla",

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Builds programs of a VPN that are in no Debian package, from their Go module: `vpn_go_program.py KIND PROGRAM DIRECTORY`
+(KIND may be the path of a VPN's folder). What is a crate it hands to vpn_program.py.
+
+The VPN's vpn.json names the module, its version and the SHA-256 of its zip; the go.sum in the module pins what it depends on.
+Beside PROGRAM those are built that the recipe names as `also`. They are linked statically. What is done is printed as lines
+`<part done> <what>`; the programs are then in DIRECTORY.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import vpn_program
+from vpn_folders import describe
+
+LAST_LINES = 30
+ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
+BUILD = ("go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-v")
+"""`-v` names each package that is compiled."""
+
+
+def main(kind: str, program: str, directory: Path) -> None:
+    recipe = describe(kind)["programs"][program]
+    if "go" not in recipe:
+        vpn_program.main(kind, program, directory)
+        return
+    what = f"{program} {recipe['version']}"
+    if not shutil.which("go"):
+        sys.exit(f"{what} is built from the Go module proxy, and go is missing on this machine")
+    work = directory / "work"
+    source = unpack(recipe, work)
+    check_go(what, source)
+    build(source, [program, *recipe.get("also", [])], directory.resolve())
+    shutil.rmtree(work)
+
+
+def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
+    """The module's source, once its hash is what the recipe says."""
+    module = f"{recipe['go']}@v{recipe['version']}"
+    print(f"0 downloading {recipe['go']} {recipe['version']}", flush=True)
+    shutil.rmtree(work, ignore_errors=True)  # of a build that failed
+    work.mkdir(parents=True)
+    archive = Path(json.loads(said(["go", "mod", "download", "-json", module], work))["Zip"])
+    if (found := hashlib.sha256(archive.read_bytes()).hexdigest()) != recipe["sha256"]:
+        sys.exit(f"{archive}: its SHA-256 is {found}, it should be {recipe['sha256']}")
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(work)
+    return work / module
+
+
+def check_go(what: str, source: Path) -> None:
+    """Go before 1.21 does not know how to say that a module is too new for it."""
+    (needed,) = re.findall(r"(?m)^go ([\d.]+)", (source / "go.mod").read_text())
+    found = said(["go", "env", "GOVERSION"], source).strip().removeprefix("go")
+    if numbers(found) < numbers(needed):
+        sys.exit(f"{what} needs Go {needed}, and this machine has {found} (Debian 13's golang-go is new enough)")
+
+
+def numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
+def build(source: Path, programs: list[str], directory: Path) -> None:
+    packages = [f"./cmd/{program}" for program in programs]
+    print("0 downloading what it needs", flush=True)
+    number = len(said(["go", "list", "-deps", *packages], source).split())
+    command = [*BUILD, "-o", f"{directory}/", *packages]
+    printed: list[str] = []
+    with subprocess.Popen(
+        command, cwd=source, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as go:
+        assert go.stderr is not None
+        for line in go.stderr:
+            printed.append(line)
+            print(f"{min(len(printed) / number, 1):.2f} compiling {line.strip()}", flush=True)
+    if go.returncode:
+        sys.exit(f"{' '.join(command)}: exit code {go.returncode}:\n{''.join(printed[-LAST_LINES:])}")
+
+
+def said(command: list[str], cwd: Path) -> str:
+    done = subprocess.run(
+        command, check=False, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if done.returncode:
+        why = done.stderr.strip() or done.stdout.strip()
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {why}")
+    return done.stdout
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, **ENVIRONMENT}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
