@@ -44,6 +44,28 @@ def test_an_edit_that_does_nothing_changes_no_packet(run_cells: RunCells, tmp_pa
     assert before.row["capture_hash"] == after.row["capture_hash"]
 
 
+@pytest.mark.parametrize("vpn", ["wireguard", "openvpn_udp", "strongswan"])
+def test_another_cpu_changes_no_packet(run_cells: RunCells, vpn: str, tmp_path: Path) -> None:
+    """Where the loader looks for a program's libraries follows from the CPU. glibc is told of one without SSE 4.2. strongSwan's
+    programs have directories of libraries of their own."""
+    edited = copy_of_the_checkout(tmp_path / "edited")
+    for name, place, added in (
+        ("agent.py", '"PYTHONHASHSEED": "0",', '"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-SSE4_2",'),
+        ("init.py", 'PYTHONHASHSEED="0"', ', GLIBC_TUNABLES="glibc.cpu.hwcaps=-SSE4_2"'),
+    ):
+        file = edited / "src/openbach_run/guest" / name
+        text = file.read_text()
+        assert text.count(place) == 1
+        file.write_text(text.replace(place, place + added))
+    cell = (f"vpn={vpn}", *CELL)
+    results = str(tmp_path / "results")
+    done = command("scenarios/geo_loss.json", *cell, "--seeds", "1", "--results", results, cwd=edited, checkout=edited)
+    assert done.returncode == 0, done.stderr
+    (here,), (there,) = run_cells("geo_loss", *cell), records(tmp_path / "results")
+    assert here.row["run_id"] != there.row["run_id"], "the edit was not run"
+    assert here.row["capture_hash"] == there.row["capture_hash"]
+
+
 @pytest.mark.parametrize("vpn", VPNS)
 def test_other_seed_other_capture(run_cells: RunCells, vpn: str) -> None:
     (first,) = run_cells("geo_loss", f"vpn={vpn}", *CELL)
