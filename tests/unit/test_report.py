@@ -40,7 +40,15 @@ from openbach_run.report.claims import (
     read_claims,
     why,
 )
-from openbach_run.report.content import advice_table, changes_table, drawings, failures, measures_tables, times_table
+from openbach_run.report.content import (
+    advice_table,
+    changes_table,
+    drawings,
+    failures,
+    measures_tables,
+    platform_table,
+    times_table,
+)
 from openbach_run.report.explained import FILE, Change, Explained, Map, assumptions_of
 from openbach_run.report.figures import _to_scale
 from openbach_run.report.recommendations import advice, recommend
@@ -423,6 +431,15 @@ def test_changes_are_against_the_baseline(campaigns: Campaigns) -> None:
     other = changes_table(geo, "0", {"vpn": "wireguard"})
     assert other is not None
     assert other.rows and not any(row[0] == "WireGuard" for row in other.rows)
+
+
+def test_many_values_of_a_part_of_the_platform_are_counted(campaigns: Campaigns) -> None:
+    runs = [run for run in campaigns.runs if run.record][:5]
+    identities = [{"code": f"code {number}", "kernel": f"kernel {number % 2}"} for number in range(5)]
+    records = [replace(run.record, identity=one) for run, one in zip(runs, identities, strict=True) if run.record]
+    cell = replace(campaigns.cells[0], runs=[replace(run, record=one) for run, one in zip(runs, records, strict=True)])
+    rows = {row[0]: row[1] for row in platform_table(replace(campaigns, cells=[cell]), []).rows}
+    assert rows["code"] == "5, by what a run uses" and rows["kernel"] == "kernel 0, kernel 1"
 
 
 def test_every_table_of_one_seed_under_random_loss_warns(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ CURVE_POINTS = 3
 """Fewer values of the number make no curve."""
 CURVE_LINES = 8
 """With more lines nobody sees anything."""
+MOST_NAMED = 4
+"""Values of a part of the platform that are named; of more, how many there are."""
 MEASURES_A_TABLE = 5
 """More columns with intervals are wider than a page."""
 
@@ -336,13 +338,13 @@ def engines(campaigns: Campaigns) -> list[str]:
 
 
 def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
-    """What the runs depend on; several values where the campaigns differ in it."""
+    """What the runs depend on; several values where the campaigns differ in it, or the code and packages that runs use."""
     records = campaigns.records
-    names = list(dict.fromkeys(name for record in records for name in record.identity))
-    rows = [
-        [name.replace("_", " "), ", ".join(dict.fromkeys(record.identity.get(name, "–") for record in records))]
-        for name in names
-    ]
+    rows = []
+    for name in dict.fromkeys(name for record in records for name in record.identity):
+        values = dict.fromkeys(record.identity.get(name, "–") for record in records)
+        few = len(values) <= MOST_NAMED
+        rows.append([name.replace("_", " "), ", ".join(values) if few else f"{len(values)}, by what a run uses"])
     there = dict.fromkeys(
         one for several in {id(one.packages): one.packages for one in records}.values() for one in several
     )
@@ -350,7 +352,7 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     rows.append(["packages", ", ".join(known)])
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
-    note = "every package is in the directory shared of the results"
+    note = "every package is in the directory shared of the results, and every value in the record.json of its run"
     return Table("What the figures depend on", ["part", "version"], rows, note, 2)
 
 
