@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The launcher's Python environment: made again when a package of it cannot be imported; a cache that cannot be written."""
+"""The launcher's Python environment: made again when a package of it cannot be imported; a cache that cannot be written;
+a machine without Python."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,3 +63,20 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     done = subprocess.run([entry.LAUNCHER, "--help"], env=environment, check=False, capture_output=True, text=True)
     assert done.returncode == 1
     assert "cannot be written; XDG_CACHE_HOME names another place" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("user", "said"), [(0, "installing python3-venv\n"), (1000, "python3 is missing: install Python 3.11 or later\n")]
+)
+def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, said: str) -> None:
+    for name in ("bash", "dirname", "realpath", "cat"):
+        (tmp_path / name).symlink_to(shutil.which(name) or name)
+    for name, script in {"id": f"echo {user}", "apt-get": f"echo $* >> {tmp_path}/called"}.items():
+        (tmp_path / name).write_text(f"#!{tmp_path}/bash\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    command = [str(tmp_path / "bash"), str(entry.LAUNCHER), "--help"]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr == f"openbach-run: {said}"
+    called = tmp_path / "called"
+    assert not called.exists() if user else called.read_text() == "update -qq\ninstall -y -qq python3-venv\n"
