@@ -40,9 +40,8 @@ def test_its_commands(tmp_path: Path) -> None:
         if entry.name not in ("results", "reports"):
             (tmp_path / entry.name).symlink_to(entry)
     (tmp_path / "reports").mkdir()
-    others = command(
-        *one_cell("./openbach-run leo_loss vpn=wireguard"), cwd=tmp_path
-    )  # a report is of its results, too
+    # The last report is of its results, too.
+    others = command(*one_cell("./openbach-run leo_loss vpn=wireguard"), cwd=tmp_path)
     assert others.returncode == 0, others.stderr
     lines = own_files.commands("guide.md")
     assert len(lines) > 10
