@@ -198,6 +198,17 @@ def test_a_small_table_is_on_one_page_with_its_note(tmp_path: Path) -> None:
         assert all(one in where for one in ("Title of it", f"row{document.UNBROKEN - 1}", "its note"))
 
 
+def test_no_row_is_on_two_pages(tmp_path: Path) -> None:
+    """However many lines its cells have."""
+    rows = range(2 * document.UNBROKEN)
+    lines = "\n".join(f"| begin{row} {'word ' * 150} end{row} | {'other ' * 100} |" for row in rows)
+    text = f"# A report\n\n**Title of it**\n\n| head | other |\n| --- | --- |\n{lines}\n"
+    (tmp_path / "a.pdf").write_bytes(document.as_pdf(text, tmp_path, TEMPLATES / "page.typ.j2"))
+    pages = [page.get_textpage().get_text_range().split() for page in PdfDocument(tmp_path / "a.pdf")]
+    assert len(pages) > 3
+    assert all(any({f"begin{row}", f"end{row}"} <= set(page) for page in pages) for row in rows)
+
+
 def test_partners_differ_in_nothing_but_the_free_arguments(campaigns: Campaigns) -> None:
     one = cell(campaigns, "geo_loss", "wireguard", "B", "cubic", "1")
     partners = Partners(campaigns.cells, ["vpn"]).of(one)
