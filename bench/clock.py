@@ -5,8 +5,9 @@ The same runs with both clocks: downloads over GEO and LEO without loss, for eac
 real time a repetition differs by whatever else the machine did. Printed are the medians with their 95 % intervals, the ratio
 (of transfer times) or the difference (of round-trip times), and whether it is within what it should be. The token bucket
 follows the clock, and changes a transfer too (by up to 2 %): so what counts is real time against virtual time with the same
-bucket; virtual time as it is stands beside it. Real time takes real time: some 10 s a run and half an hour with three
-repetitions. Nothing else should run meanwhile.
+bucket; virtual time as it is stands beside it. A clock ten times slower (`--clocks real,real/10`) makes ten times less of
+whatever disturbs the machine. Real time takes real time: some 10 s a run and half an hour with three repetitions, and of
+real/10 ten times that. Nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "src"))
 
+from openbach_run.clock import REAL, VIRTUAL  # noqa: E402
 from openbach_run.results.intervals import estimate  # noqa: E402
 from openbach_run.results.tables import figure  # noqa: E402
 
 VPNS, CONTROLS, ORBITS = "none,wireguard,openvpn_udp,openvpn_tcp", "cubic,bbr2", "geo,leo"
-VIRTUAL, SAME_BUCKET, REAL = CLOCKS = ("virtual", "virtual, ten packets", "real")
+SAME_BUCKET = "virtual, ten packets"
 RATIO_WITHIN, RTT_WITHIN_MS = 0.01, 1.0
 Cell = tuple[str, ...]
 
@@ -52,10 +54,8 @@ def measured(
 
 def options_of(clock: str, folder: Path) -> list[str]:
     """Of the command; `folder` gets the job satcom_link with the bucket of real time."""
-    if clock == REAL:
-        return ["--clock", "real"]
-    if clock == VIRTUAL:
-        return []
+    if clock != SAME_BUCKET:
+        return ["--clock", clock]
     job = folder / "satcom_link"
     shutil.copytree(REPOSITORY / "jobs/satcom_link", job, dirs_exist_ok=True)
     netem = job / "files/netem.py"
@@ -63,25 +63,30 @@ def options_of(clock: str, folder: Path) -> list[str]:
     return ["--jobs", str(job)]
 
 
-def compared(title: str, unit: str, both: Mapping[str, Mapping[Cell, list[float]]], as_ratio: bool) -> bool:
-    """Prints a line a cell; whether all are as they should be."""
+def compared(title: str, unit: str, by_clock: Mapping[str, Mapping[Cell, list[float]]], as_ratio: bool) -> bool:
+    """Prints a line for each cell and real clock; whether all are as they should be."""
     bound = RATIO_WITHIN if as_ratio else RTT_WITHIN_MS
     words = f"ratio, 1 ± {bound:g}" if as_ratio else f"difference, ± {bound:g} {unit}"
-    print(f"\n{f'{title} ({unit})':36}" + "".join(f"{clock:>26}" for clock in CLOCKS) + f"  {words}")
+    print(f"\n{f'{title} ({unit})':36}{VIRTUAL:>26}{SAME_BUCKET:>26}  {'clock':10}{'':24}  {words}")
     good = True
-    for cell in both[VIRTUAL]:
-        taken = {clock: both[clock].get(cell, []) for clock in CLOCKS}
+    for cell, clock in itertools.product(by_clock[VIRTUAL], list(by_clock)[2:]):
+        taken = {one: by_clock[one].get(cell, []) for one in (VIRTUAL, SAME_BUCKET, clock)}
         if not all(taken.values()):
-            print(f"{' '.join(cell):36}  without a finished run: {', '.join(one for one in CLOCKS if not taken[one])}")
+            print(f"{' '.join(cell):36}  without a finished run: {', '.join(one for one in taken if not taken[one])}")
             good = False
             continue
-        virtual, real = (statistics.median(taken[clock]) for clock in (SAME_BUCKET, REAL))
+        virtual, real = (statistics.median(taken[one]) for one in (SAME_BUCKET, clock))
         found = real / virtual if as_ratio else real - virtual
         off = abs(found - 1) if as_ratio else abs(found)
         good &= off <= bound
-        shown = "".join(f"{figure(estimate(values), 3):>26}" for values in taken.values())
-        print(f"{' '.join(cell):36}{shown}  {found:.4f}{'' if off <= bound else '  NOT WITHIN'}")
+        shown = [figure(estimate(values), 3) for values in taken.values()]
+        end = "" if off <= bound else "  NOT WITHIN"
+        print(f"{' '.join(cell):36}{shown[0]:>26}{shown[1]:>26}  {clock:10}{shown[2]:>24}  {found:.4f}{end}")
     return good
+
+
+def _file(clock: str) -> str:
+    return clock.replace("/", "_")
 
 
 def main() -> None:
@@ -91,6 +96,7 @@ def main() -> None:
     parser.add_argument("--vpns", default=VPNS)
     parser.add_argument("--controls", default=CONTROLS)
     parser.add_argument("--orbits", default=ORBITS)
+    parser.add_argument("--clocks", default=REAL, help="real ones (default real)")
     parser.add_argument("--results", type=Path, help="kept there; what is there is not run again")
     arguments = parser.parse_args()
     print(
@@ -100,15 +106,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         place = arguments.results or Path(name)
         same = ["loss=0", f"vpn={arguments.vpns}", "--seeds", str(arguments.repetitions)]
-        times: dict[str, dict[Cell, list[float]]] = {clock: {} for clock in CLOCKS}
-        pings: dict[str, dict[Cell, list[float]]] = {clock: {} for clock in CLOCKS}
-        for orbit, clock in itertools.product(arguments.orbits.split(","), CLOCKS):
+        clocks = (VIRTUAL, SAME_BUCKET, *arguments.clocks.split(","))
+        times: dict[str, dict[Cell, list[float]]] = {clock: {} for clock in clocks}
+        pings: dict[str, dict[Cell, list[float]]] = {clock: {} for clock in clocks}
+        for orbit, clock in itertools.product(arguments.orbits.split(","), clocks):
             words = [f"cc={arguments.controls}", f"size={arguments.size}", *same]
             keys = ("orbit", "vpn", "cc")
             options = options_of(clock, Path(name))
-            times[clock] |= measured(orbit, "transfer_time_s", keys, place / f"{orbit}-{clock}", options, words)
+            times[clock] |= measured(orbit, "transfer_time_s", keys, place / f"{orbit}-{_file(clock)}", options, words)
             words = [f"orbit={orbit}", *same]
-            path = place / f"{orbit}-pings-{clock}"
+            path = place / f"{orbit}-pings-{_file(clock)}"
             pings[clock] |= measured("bench/path_ping.yml", "ping_rtt_ms", ("orbit", "vpn"), path, options, words)
     good = compared(f"transfer of {arguments.size}", "s", times, as_ratio=True)
     good &= compared("round-trip time, median of pings", "ms", pings, as_ratio=False)

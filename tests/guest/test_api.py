@@ -107,6 +107,8 @@ def test_bad_input_is_an_exception(tmp_path: Path) -> None:
         openbach_run.run("geo", vnp="none", results=tmp_path)
     with pytest.raises(openbach_run.InputError, match=r"engine='vritual': one of virtual, native"):
         openbach_run.run("geo", engine="vritual", results=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(openbach_run.InputError, match="--clock rael: one of virtual, real"):
+        openbach_run.run("geo", clock="rael", results=tmp_path)
     with pytest.raises(openbach_run.InputError, match="real is of the virtual engine"):
         openbach_run.run("geo", engine="native", clock="real", results=tmp_path)
     with pytest.raises(openbach_run.InputError, match="no results"):

@@ -247,3 +247,15 @@ def test_the_kernel_with_its_clock_running_agrees(run_cells: Callable[..., list[
     buckets = {line["bucket_bytes"] for line in real.statistics("satcom_link") if "bucket_bytes" in line}
     assert buckets == {15400}
     assert {line["bucket_bytes"] for line in virtual.statistics("satcom_link") if "bucket_bytes" in line} == {1540}
+
+
+def test_a_slow_clock_comes_nearer(run_cells: Callable[..., list[Run]], tmp_path: Path) -> None:
+    """What the machine disturbs is ten times less of the guest's time."""
+    words = ("geo", "vpn=none", "cc=cubic", "size=100k")
+    (virtual,) = run_cells(*words)
+    done = command(*words, "--clock", "real/10", "--results", str(tmp_path), "--quiet")
+    assert done.returncode == 0, done.stderr
+    (slow,) = records(tmp_path)
+    assert identity(tmp_path, slow)["clock"] == "real/10"
+    assert float(slow.row["wall_s"]) > 9 * float(slow.row["virtual_s"])
+    assert float(slow.row["transfer_time_s"]) == pytest.approx(float(virtual.row["transfer_time_s"]), rel=0.02)

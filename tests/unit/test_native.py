@@ -115,6 +115,9 @@ def test_needs_are_conditions() -> None:
             check_declaration("here", wrong)
 
 
+WRONG_CLOCKS = ("vritual", "real/", "real/0", "real/1", "real/1001", "real/10x", "virtual/2")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -124,6 +127,9 @@ def test_needs_are_conditions() -> None:
         (["--clock", "real", "--scheduler", "tcp://a:1"], "--scheduler"),
         (["--engine", "native", "--clock", "real"], "--clock real is of the virtual engine"),
         (["--engine", "controller", "--clock", "real"], "--clock real is of the virtual engine"),
+        (["--engine", "native", "--clock", "real/10"], "--clock real/10 is of the virtual engine"),
+        (["--clock", "real/10", "--scheduler", "tcp://a:1"], "--scheduler"),
+        *((["--clock", wrong], f"--clock {wrong}: one of virtual, real, or real/N") for wrong in WRONG_CLOCKS),
     ],
 )
 def test_options_that_do_not_go_together(words: list[str], said: str) -> None:

@@ -23,10 +23,11 @@ from pathlib import Path
 
 from openbach_run.bundle.content import content
 from openbach_run.bundle.file import sha256_of, write
+from openbach_run.clock import VIRTUAL
 from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import Reporter
 from openbach_run.report.cells import read_campaigns
-from openbach_run.results.record import VIRTUAL, Record, Store
+from openbach_run.results.record import Record, Store
 
 SUMS, BUNDLE = "SHA256SUMS", "openbach"
 STARTED_FROM = "OPENBACH_RUN_BUNDLE"

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from openbach_run.campaign.plan import MEASURE, USUAL, Campaign
+from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.openbach.measures import measure_of
 from openbach_run.results.chance import WARNING, is_random
 from openbach_run.results.intervals import estimate
 from openbach_run.results.least_time import least_transfer_time_s, rate_of
-from openbach_run.results.record import REAL, VIRTUAL, Record, statistics
+from openbach_run.results.record import Record, statistics
 from openbach_run.results.tables import Table, figure
 
 MOST_COLUMNS = 6
@@ -95,8 +96,8 @@ def _clocks(records: Sequence[Record]) -> list[str]:
     known = {(one.identity.get("engine"), one.clock): one for one in records}
     return [
         "on this machine's own kernel, in real time" if engine == HOST_KERNEL
-        else "real clock: another run gives other packets; token buckets of ten packets (15400 bytes)"
-        for engine, clock in known if clock == REAL and engine in (HOST_KERNEL, VIRTUAL)
+        else f"clock {clock}: another run gives other packets; token buckets of ten packets (15400 bytes)"
+        for engine, clock in known if clock != VIRTUAL and engine in (HOST_KERNEL, VIRTUAL)
     ]  # fmt: skip
 
 

@@ -11,12 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
+from openbach_run.clock import VIRTUAL
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import PROJECT
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-CLOCKS = ("virtual", "real")
-"""As results/record.py has them, which this does not wait for."""
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.report.command",
@@ -131,9 +130,10 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--clock",
-        choices=CLOCKS,
-        default=CLOCKS[0],
-        help="of the virtual engine: virtual (default), or real, which checks it (docs/method/time.md)",
+        metavar="CLOCK",
+        default=VIRTUAL,
+        help="of the virtual engine: virtual (default), or to check it real, or real/N, which is N times slower than this"
+        " machine's (docs/method/native.md)",
     )
     made.add_argument(
         "--controller",

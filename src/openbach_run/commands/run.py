@@ -23,6 +23,7 @@ from openbach_run.campaign.plan import Campaign, notes_of, plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent
+from openbach_run.clock import VIRTUAL, clock_named
 from openbach_run.engine.contract import Engine
 from openbach_run.engine.native import cpu
 from openbach_run.engine.native.engine import NativeEngine
@@ -38,7 +39,7 @@ from openbach_run.progress import Reporter
 from openbach_run.results.captures import CAPTURE, KEYS
 from openbach_run.results.chance import FIRST_SEEDS
 from openbach_run.results.files import as_csv, as_json, write_parquet
-from openbach_run.results.record import VIRTUAL, Record, Store
+from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.inventory import load_inventory
@@ -140,7 +141,7 @@ def campaigns_of(
     if _is_campaign_file(path):
         return plan_file(path, arguments.settings, seeds, packages, additions)
     try:
-        in_real_time = arguments.engine != "virtual" or arguments.clock == "real"  # which is long
+        in_real_time = bool(_chosen(arguments))  # which is long
         return [plan(path, arguments.settings, FIRST_SEEDS if in_real_time and seeds is None else seeds, packages)]
     except Malformed as error:
         raise InputError(f"{path}: {error}") from error
@@ -167,11 +168,11 @@ def _controller(arguments: argparse.Namespace) -> Controller | None:
 
 def _check_real_time(arguments: argparse.Namespace) -> None:
     """Raises InputError for options that do not go with real time."""
-    if arguments.clock == "real" and arguments.engine != "virtual":
+    if clock_named(arguments.clock) != VIRTUAL and arguments.engine != "virtual":
         raise InputError(
-            f"--clock real is of the virtual engine; the time of --engine {arguments.engine} is always real"
+            f"--clock {arguments.clock} is of the virtual engine; the time of --engine {arguments.engine} is always real"
         )
-    if arguments.scheduler is not None and (arguments.clock == "real" or arguments.engine == "native"):
+    if arguments.scheduler is not None and (arguments.clock != VIRTUAL or arguments.engine == "native"):
         raise InputError("--scheduler: a cluster checks one worker's packets by another's; in real time they differ")
     if arguments.engine == "native":
         if arguments.pcap:

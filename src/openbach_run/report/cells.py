@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from openbach_run.clock import VIRTUAL
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import Declared
@@ -23,7 +24,7 @@ from openbach_run.results import run_files
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_time import least_transfer_time_s
 from openbach_run.results.measures import measures_of_all
-from openbach_run.results.record import VIRTUAL, Record, Store
+from openbach_run.results.record import Record, Store
 
 FACTORS = ("vpn", "pep", "cc", "loss")
 """What the published report's tables tell apart."""

@@ -37,12 +37,12 @@ from sys import intern
 from types import NoneType
 from typing import Any
 
+from openbach_run.clock import REAL, VIRTUAL
 from openbach_run.errors import InputError
 from openbach_run.results import run_files
 from openbach_run.results.captures import CAPTURE, KEYS
 from openbach_run.results.run_files import DamagedRecord
 
-VIRTUAL, REAL = CLOCKS = ("virtual", "real")
 FINISHED = "Finished Ok"
 DAMAGED = "Record Damaged"
 """The status of a run that left something unreadable."""
@@ -108,7 +108,7 @@ class Record:
 
     @property
     def clock(self) -> str:
-        """`virtual` or `real`; older records have it by their engine alone."""
+        """As clock.py names them; older records have it by their engine alone."""
         return self.identity.get("clock") or (VIRTUAL if self.identity.get("engine") == VIRTUAL else REAL)
 
 

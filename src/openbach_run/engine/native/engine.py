@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from openbach_run.clock import REAL
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.native import cpu as cpu_time
 from openbach_run.engine.native.boundary import Boundary, Host, ensure_boundary, host
@@ -24,7 +25,6 @@ from openbach_run.engine.virtual.engine import VirtualEngine, tidy
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.progress import Progress
-from openbach_run.results.record import REAL
 
 MAIN = (
     "import sys; sys.path.insert(0, '/opt/openbach-run/src'); from openbach_run.guest import init; init.link_jobs(); "

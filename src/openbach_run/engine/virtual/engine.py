@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The virtual engine: one run is one User Mode Linux process in time-travel mode, pinned to one CPU.
 
-The guest's clock stands still while anything in it computes and jumps when all of it is idle; with the clock `real` it is
-this machine's, which checks the other. The run's directory is the guest's /run/openbach; its packets arrive on a pipe and
-are hashed, or kept with `pcap`. With `keys` those of WireGuard's tunnels come on it, too, and are kept in a file apart.
+The guest's clock stands still while anything in it computes and jumps when all of it is idle; a real clock is this machine's,
+or a slower one, and checks the other. The run's directory is the guest's /run/openbach; its packets arrive on a pipe and are
+hashed, or kept with `pcap`. With `keys` those of WireGuard's tunnels come on it, too, and are kept in a file apart.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 from blake3 import blake3
 
 from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of
+from openbach_run.clock import VIRTUAL, slowdown
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, code_identity, ensure_code, ensure_image
@@ -38,7 +39,7 @@ from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress, Together
 from openbach_run.results import run_files
 from openbach_run.results.captures import CAPTURE, DECRYPTION_SECRETS, KEYS, blocks, keys_in
-from openbach_run.results.record import VIRTUAL, wrong_event
+from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
 
 GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
@@ -74,13 +75,13 @@ class VirtualEngine:
         silence_limit_s: float = SILENCE_LIMIT_S,
     ) -> None:
         """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures, `keys`
-        those of WireGuard's tunnels; `clock` is VIRTUAL or REAL."""
+        those of WireGuard's tunnels; `clock` is as clock.py names it."""
         self._repository = repository
         self._code_folders = code
         self._pcap = pcap
         self._keys = keys
         self._clock = clock
-        self._silence_limit_s = silence_limit_s
+        self._silence_limit_s = silence_limit_s * slowdown(clock)
         self._cache = cache or cache_directory()
         self._kernel: Kernel | None = None
         self._jail: Jail | None = None
@@ -209,14 +210,15 @@ class VirtualEngine:
     ) -> subprocess.Popen[bytes]:
         assert self._kernel and self._jail and self._image
         hosts = len(spec.get("inventory", {}).get("hosts", ()))
-        time_travel = ("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}") if self._clock == VIRTUAL else ()
+        time_travel = ("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}")
+        clock = time_travel if self._clock == VIRTUAL else (f"slow_clock={slowdown(self._clock)}",)
         kernel_arguments = (
             f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * hosts)}M",
             "quiet",
             "loglevel=5",  # warnings too
             "panic=-1",
             *("root=/dev/root", "rootfstype=hostfs", "ro"),
-            *(*time_travel, "seccomp=on", f"seed={spec['seed']}"),
+            *(*clock, "seccomp=on", f"seed={spec['seed']}"),
             *("con=null", "con0=fd:3,fd:1", "capture=0", *(("capture_keys",) if self._keys else ())),
             *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
         )
