@@ -258,4 +258,4 @@ def test_a_slow_clock_comes_nearer(run_cells: Callable[..., list[Run]], tmp_path
     (slow,) = records(tmp_path)
     assert identity(tmp_path, slow)["clock"] == "real/10"
     assert float(slow.row["wall_s"]) > 9 * float(slow.row["virtual_s"])
-    assert float(slow.row["transfer_time_s"]) == pytest.approx(float(virtual.row["transfer_time_s"]), rel=0.02)
+    assert float(slow.row["transfer_time_s"]) == pytest.approx(float(virtual.row["transfer_time_s"]), rel=0.05)
