@@ -22,6 +22,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 ROOMS = (
     *(
         "errors",
+        "clock",
         "paths",
         "version",
         "progress",
