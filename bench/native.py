@@ -31,7 +31,9 @@ from openbach_run.report.published import rank_correlation  # noqa: E402
 from openbach_run.results.intervals import estimate  # noqa: E402
 from openbach_run.results.tables import figure  # noqa: E402
 
-VPNS = "none,openvpn_udp,openvpn_tcp,tinc_router,nebula,wireguard_go"
+VPNS = "none,boringtun,nebula,openvpn_udp,openvpn_tcp,tailscale,tinc_router,tinc_switch,vpncloud,wireguard_go"
+"""Those that need nothing of the kernel but TUN or TAP (easytier and yggdrasil need more). Not zerotier, hyprspace and mqvpn,
+whose programs no registry has."""
 INVENTORIES = {1500: "three_hosts", 9000: "three_hosts_jumbo"}
 LAN = ("cc=reno", "rate=unlimited", "delay_ms=0")
 """Reno: the one congestion control that every host's namespaces may have."""
