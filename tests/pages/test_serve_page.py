@@ -149,9 +149,9 @@ def test_its_packets_are_one_click(served: str, page: Page) -> None:
 
 def test_seeds_are_those_of_the_command_line_if_none_are_given(page: Page, quick: str) -> None:
     page.goto(quick + "page/scenario/satvpn/geo_loss?values.loss=0,1")
-    expect(page.locator("#count")).to_contain_text("2 cells, 6 runs")
+    expect(page.locator("#count")).to_contain_text("2 cells, 10 runs")
     page.get_by_role("button", name="Launch", exact=True).click()
-    wait_for_end(page, 6)
+    wait_for_end(page, 10)
     page.get_by_role("link", name="Again with other values").click()
     expect(page.get_by_role("textbox", name="seeds")).to_have_value("")
     page.get_by_role("textbox", name="seeds").fill("1")

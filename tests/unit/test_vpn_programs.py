@@ -175,13 +175,13 @@ def test_a_platform_builds_crates_with_the_same_command(tmp_path: Path) -> None:
 # Programs of this machine
 
 
-def wants_a_host_program(place: Path) -> dict[str, Path]:
+def wants_a_host_program(place: Path, name: str = "mine") -> dict[str, Path]:
     """A VPN whose program nobody but this machine's user has."""
-    folder = place / "vpn-configs/mine"
+    folder = place / "vpn-configs" / name
     folder.mkdir(parents=True)
-    recipe = {"mined": {"host": "https://example.org/mined"}}
+    recipe = {f"{name}d": {"host": f"https://example.org/{name}d"}}
     (folder / "vpn.json").write_text(json.dumps({"programs": recipe}))
-    return {"vpn-configs/mine": folder}
+    return {f"vpn-configs/{name}": folder}
 
 
 def compiled(place: Path, *options: str, code: str = "int main(void) { return 0; }") -> None:
@@ -197,11 +197,13 @@ def guest_tree(place: Path) -> Path:
     return place
 
 
-def test_a_host_program_that_is_missing_is_asked_for(tmp_path: Path) -> None:
+def test_all_host_programs_that_are_missing_are_asked_for_at_once(tmp_path: Path) -> None:
+    """One after the other they were: five commands to learn of five."""
     with pytest.raises(SetupError) as error:
-        host_programs(wants_a_host_program(tmp_path), tmp_path)
-    for said in ("mine needs mined", HOST_VARIABLE, "get it from https://example.org/mined"):
-        assert said in str(error.value)
+        host_programs(wants_a_host_program(tmp_path) | wants_a_host_program(tmp_path, "other"), tmp_path)
+    for name in ("mine", "other"):
+        assert f"{name} needs {name}d (get it from https://example.org/{name}d)" in str(error.value)
+    assert HOST_VARIABLE in str(error.value)
 
 
 @pytest.mark.parametrize("options", [(), ("-static",)])

@@ -56,7 +56,7 @@ class Campaign:
     measures: Declared = field(default_factory=dict)
     """What its jobs measure."""
     more_seeds: tuple[int, ...] = ()
-    """Also of cells in which chance has a part."""
+    """Of all cells as well, if chance has a part in any."""
 
     @property
     def swept(self) -> list[str]:
@@ -97,10 +97,17 @@ class Campaign:
         first, every = cells * len(self.seeds), cells * len((*self.seeds, *self.more_seeds))
         if first > most_runs:
             return first
-        return every if every <= most_runs else sum(len(self.seeds_of(cell)) for cell in self.cells)
+        return every if every <= most_runs else len(self.cells) * len(self.every_seed)
 
-    def seeds_of(self, cell: Mapping[str, str]) -> tuple[int, ...]:
-        return (*self.seeds, *(self.more_seeds if is_random(cell) else ()))
+    @cached_property
+    def is_random(self) -> bool:
+        """Whether chance has a part in any cell."""
+        return any(map(is_random, self.cells))
+
+    @property
+    def every_seed(self) -> tuple[int, ...]:
+        """Of each cell: all have the same, so that any two can be compared seed by seed."""
+        return (*self.seeds, *(self.more_seeds if self.is_random else ()))
 
     @cached_property
     def cells(self) -> list[dict[str, str]]:
@@ -157,7 +164,7 @@ class Campaign:
             CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
             for cell, used in zip(self.cells, self.uses(packages, additions), strict=True)
         )
-        return [RunSpec(cell, seed) for cell in cells for seed in self.seeds_of(cell.values)]
+        return [RunSpec(cell, seed) for cell in cells for seed in self.every_seed]
 
     def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
         return {name: files[cell[name]] for name, files in self.link_files.items() if cell[name] in files}

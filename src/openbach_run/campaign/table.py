@@ -10,7 +10,7 @@ from openbach_run.campaign.plan import MEASURE, USUAL, Campaign
 from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.openbach.measures import measure_of
-from openbach_run.results.chance import WARNING, is_random
+from openbach_run.results.chance import WARNING
 from openbach_run.results.intervals import estimate
 from openbach_run.results.least_time import least_transfer_time_s, rate_of
 from openbach_run.results.record import Record, statistics
@@ -113,14 +113,8 @@ def _note(campaign: Campaign) -> str:
         parts.append(
             "PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading: docs/guide.md)"
         )
-    several = {len(campaign.seeds_of(cell)) for cell in campaign.cells}
-    seeds = (
-        f"median [95 % bootstrap interval] over {max(several)} seeds"
-        if max(several) > 1
-        else f"seed {campaign.seeds[0]}"
-    )
-    if len(several) > 1:
-        seeds += f" where something is random, else seed {campaign.seeds[0]}"
-    if any(len(campaign.seeds_of(cell)) == 1 and is_random(cell) for cell in campaign.cells):
+    several = len(campaign.every_seed)
+    seeds = f"median [95 % bootstrap interval] over {several} seeds" if several > 1 else f"seed {campaign.seeds[0]}"
+    if several == 1 and campaign.is_random:
         parts.append(WARNING)
     return "; ".join([seeds, *parts])

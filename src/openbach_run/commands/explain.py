@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import json
 import re
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -19,17 +20,21 @@ from typing import Any
 
 import yaml
 
-from openbach_run.additions import Additions
+from openbach_run.additions import Additions, joined
 from openbach_run.campaign.execute import cpus_for
 from openbach_run.campaign.forecast import duration, mean_wall_s
-from openbach_run.campaign.plan import draft_of, read_with_subs
+from openbach_run.campaign.plan import Campaign, draft_of, read_with_subs
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.commands.main import parser as parser_of_runs
 from openbach_run.commands.run import commit
+from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
-from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.addresses import inventory_file
+from openbach_run.openbach.job_folders import Package, load_packages, parts_of
 from openbach_run.openbach.refusals import near
+from openbach_run.openbach.scenario import Scenario
 from openbach_run.paths import REPOSITORY
+from openbach_run.progress import Reporter
 from openbach_run.report.assumptions import (
     Assumption,
     Choice,
@@ -42,12 +47,16 @@ from openbach_run.report.assumptions import (
 from openbach_run.report.cells import file_name, read_campaigns
 from openbach_run.report.claims import SATCOM, Claim, judge, read_claims
 from openbach_run.report.explained import FILE, Map, answer, map_of, words
-from openbach_run.report.search import Search, Stop, Tried, by_medians, drivers, in_turn, search
+from openbach_run.report.search import Of, Pair, Search, Stop, Tried, by_medians, drivers, in_turn, search
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.record import Record, Store
+from openbach_run.results.run_archive import FILE as ARCHIVE
+from openbach_run.results.run_archive import write_runs
+from openbach_run.topology.inventory import load_inventory
 from openbach_run.yaml_files import read_yaml
 
 ALTERNATIVES = REPOSITORY / "reports/alternatives"
+TRIED = "tried.csv"
 FIRST_SEED = 101
 """Of those that search: others than those of a campaign, which then judge what was found."""
 KEPT, KEPT_IN_ALL = 0.5, 0.7
@@ -133,7 +142,9 @@ def main(argv: list[str]) -> int:
         )
     assumptions = relevant(read_assumptions(arguments.assumptions), scenarios)
     searching, judging = _seeds(arguments.screen, arguments.seeds)
-    platform = Platform(arguments.results, scenarios, assumptions, described, arguments.workers, arguments.quiet)
+    platform = Platform(
+        arguments.results, scenarios, assumptions, described, searching, arguments.workers, arguments.quiet
+    )
     forecast = _forecast(platform, assumptions, searching, judging)
     if arguments.dry_run:
         print(forecast)
@@ -154,7 +165,7 @@ def main(argv: list[str]) -> int:
         """Choices of several alternatives are many, and cost much the same: after the first that takes too long only those are
         looked at that have been begun."""
         nonlocal no_more_together
-        if len(choice) > 1 and no_more_together and not platform.folder(choice, searching).exists():
+        if len(choice) > 1 and no_more_together and not platform.is_begun(choice, searching):
             return False
         to_do = platform.to_do([choice], searching)
         for_it_s = left_s() - (kept_s if len(choice) > 1 else kept_of_alone_s)
@@ -162,15 +173,18 @@ def main(argv: list[str]) -> int:
         no_more_together |= len(choice) > 1 and not fits
         return fits
 
-    found = search(assumptions, lambda choice: platform.judged(choice, searching), may_try)
+    before = _several_of(arguments.output / TRIED, assumptions)
+    found = search(assumptions, lambda choice: platform.judged(choice, searching), may_try, before)
     if not found.tried:
         raise KeyboardInterrupt
     found = replace(found, again=_again(found, platform, judging, left_s))
     command = shlex.join(["./openbach-run", "explain", *argv])
-    told = map_of(found, command, commit() or "", _shown(campaign), _in_words(searching), _in_words(judging))
+    seeds_in_words = _in_words(searching), _in_words(judging)
+    told = map_of(found, command, commit() or "", _shown(campaign), *seeds_in_words, platform.versions)
     _write(arguments.output, found, told, assumptions, scenarios)
+    write_runs(arguments.output / ARCHIVE, [(Store(arguments.results), platform.used)])
     print(_summary(told))
-    print(f"{arguments.output}/assumptions.md, map.json, tried.csv, best.yml")
+    print(f"{arguments.output}/assumptions.md, map.json, {TRIED}, best.yml, {ARCHIVE}")
     if platform.interrupted:
         raise KeyboardInterrupt
     return 0 if found.whole else 1
@@ -219,78 +233,193 @@ class Platform:
     scenarios: Sequence[Mapping[str, Any]]
     assumptions: Mapping[str, Assumption]
     described: Mapping[str, dict[str, Any]]
+    searching: Sequence[int]
+    """The seeds of the search. What they have tried, and what drives the claims, is not run again with another kernel or other
+    Debian packages; verdicts, of ours and of the joint set, are always of those that are here."""
     workers: int | None
     quiet: bool
     interrupted: bool = False
     known: dict[Any, Record] = field(default_factory=dict)
-    """Finished runs, by `_key`."""
+    """A run by `_key`: of several rather one that finished, then one of the newest Debian."""
+    there: set[str] = field(default_factory=set)
+    """The run_ids of all; one that did not finish would not if it were run again."""
+    used: dict[str, Record] = field(default_factory=dict)
+    """Those that were judged, by run_id."""
 
     def __post_init__(self) -> None:
         self._note(Store(self.results).all())
 
-    def judged(self, choice: Choice, seeds: Sequence[int]) -> list[Claim]:
-        """Raises Stop when it is interrupted."""
+    def judged(self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None = None) -> list[Claim]:
+        """The claims on the orbits that are named, in cells of their own; all if none is. Raises Stop if it is interrupted."""
         if not self.quiet:
             print(f"explain: {words(choice)}", file=sys.stderr)
-        listed = ",".join(map(str, seeds)) + ","
         folder = self.folder(choice, seeds)
-        scenarios = scenarios_under(self.scenarios, choice, self.assumptions)
         try:
-            run_campaign(folder, scenarios, listed, self.workers, self.quiet)
+            named = self._named(choice, seeds, of)
+            if named.keys() <= self.there:
+                write_campaign(folder, named)
+            else:
+                listed = ",".join(map(str, seeds)) + ","
+                run_campaign(folder, self._scenarios(choice, of), listed, self.workers, self.quiet)
         except KeyboardInterrupt:
             self.interrupted = True
             raise Stop from None
         campaigns = read_campaigns([folder])
         self._note(campaigns.records)
+        self.used.update({one.run_id: one for one in campaigns.records})
         claimed = as_claimed(campaigns, choice, self.assumptions)
-        return [judge(name, one, claimed) for name, one in self.described.items()]
+        claims = [judge(name, one, claimed) for name, one in self.described.items()]
+        if of is None:
+            return claims
+        return [
+            replace(one, findings=[each for each in one.findings if (one.name, each.orbit) in of]) for one in claims
+        ]
+
+    @property
+    def versions(self) -> str:
+        """Of Debian, where there are several."""
+        found: dict[bool, set[str]] = {True: set(), False: set()}
+        for one in self.used.values():
+            if version := debian_of(one.packages):
+                found[one.seed in self.searching].add(version)
+        if len(found[True] | found[False]) < 2:
+            return ""
+        search, others = (" and ".join(sorted(found[searching])) for searching in (True, False))
+        return f"The runs of the search are of Debian {search}, those with the other seeds of Debian {others}."
+
+    def _scenarios(self, choice: Choice, of: Collection[Of] | None) -> list[dict[str, Any]]:
+        return scenarios_under(self._cells_of(of), choice, self.assumptions)
+
+    def _cells_of(self, of: Collection[Of] | None) -> Sequence[Mapping[str, Any]]:
+        """The scenarios, with the cells of the claims on their orbits that are named."""
+        if of is None:
+            return self.scenarios
+        return [
+            entry
+            for orbit in sorted({orbit for _, orbit in of})
+            for entry in needed(
+                on_orbit(self.scenarios, orbit), [self.described[claim] for claim, its in sorted(of) if its == orbit]
+            )
+        ]
 
     def folder(self, choice: Choice, seeds: Sequence[int]) -> Path:
         named = [f"{name}_{value}" for name, value in sorted(choice.items())]
         return self.results / file_name(*(one.replace(" ", "_") for one in (*(named or ["ours"]), _in_words(seeds))))
 
-    def cells(self, choice: Choice, seeds: Sequence[int]) -> list[dict[str, str]]:
-        return cells_of(scenarios_under(self.scenarios, choice, self.assumptions), seeds)
+    def cells(self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None = None) -> list[dict[str, str]]:
+        return cells_of(self._scenarios(choice, of), seeds)
 
-    def to_do(self, choices: Sequence[Choice], seeds: Sequence[int]) -> list[dict[str, str]]:
+    def to_do(
+        self, choices: Sequence[Choice], seeds: Sequence[int], of: Collection[Of] | None = None
+    ) -> list[dict[str, str]]:
         """Of the runs of all choices together those that are not there, each once."""
-        runs = {_key(one): one for choice in choices for one in self.cells(choice, seeds)}
-        return [one for key, one in runs.items() if key not in self.known]
+        runs = {
+            _key(one): one
+            for choice in choices
+            for run_id, one in self._named(choice, seeds, of).items()
+            if run_id not in self.there
+        }
+        return list(runs.values())
+
+    def _named(self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None) -> dict[str, dict[str, str]]:
+        """The runs of a choice by run_id: for a verdict those of here; else, if all are there, whatever they were run with."""
+        is_verdict = seeds != self.searching and of is None
+        cells = self.cells(choice, seeds, of)
+        if not is_verdict and all(_key(one) in self.known for one in cells):
+            return {self.known[_key(one)].run_id: one for one in cells}
+        return runs_of(self._scenarios(choice, of), seeds, self.quiet)
+
+    def is_begun(self, choice: Choice, seeds: Sequence[int]) -> bool:
+        """Whether any of its runs is there that ours and the alternatives alone do not have."""
+        alone = [dict([pair]) for pair in choice.items()]
+        others = {_key(one) for other in ({}, *alone) for one in self.cells(other, seeds)}
+        return any((key := _key(one)) in self.known and key not in others for one in self.cells(choice, seeds))
 
     def seconds(self, runs: Sequence[Mapping[str, str]]) -> float:
         """How long they take, from what is known of runs like them."""
         cells = [{name: value for name, value in one.items() if name != "seed"} for one in runs]
-        return len(runs) * mean_wall_s(cells, list(self.known.values())) / len(cpus_for(self.workers))
+        finished = [one for one in self.known.values() if one.finished]
+        return len(runs) * mean_wall_s(cells, finished) / len(cpus_for(self.workers))
 
     def _note(self, records: Sequence[Record]) -> None:
         for one in records:
-            if one.finished:
-                self.known[_key({**one.arguments, "scenario": one.scenario, "seed": str(one.seed)})] = one
+            key = _key({**one.arguments, "scenario": one.scenario, "seed": str(one.seed)})
+            if key not in self.known or _worth(one) >= _worth(self.known[key]):
+                self.known[key] = one
+            self.there.add(one.run_id)
 
 
 def cells_of(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[dict[str, str]]:
     """What a campaign file's scenarios run: `scenario`, the arguments in force, and `seed`."""
-    found = []
-    for entry in scenarios:
-        file, scenario, subs, packages = _read(entry["scenario"])
-        values = {name: tuple(some) for name, some in entry["values"].items()}
-        for cell in draft_of(file, scenario, subs, values, (1,), packages).cells:
-            found += [{**cell, "scenario": scenario.name, "seed": str(seed)} for seed in seeds]
+    return [
+        {**cell, "scenario": draft.scenario.name, "seed": str(seed)}
+        for draft in _drafts(scenarios, seeds)
+        for cell in draft.cells
+        for seed in seeds
+    ]
+
+
+def runs_of(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int], quiet: bool) -> dict[str, dict[str, str]]:
+    """The same by run_id: with the kernel and the Debian packages that are here."""
+    found = {}
+    for draft in _drafts(scenarios, seeds):
+        inventory = load_inventory(inventory_file(draft.scenario, draft.path, None))
+        engine = _engine(json.dumps(joined(draft.uses(_packages(), _additions())), sort_keys=True), quiet)
+        for one in draft.runs(_packages(), inventory, _additions(), engine.identity_of):
+            found[one.run_id] = {**one.values, "scenario": one.scenario_name, "seed": str(one.seed)}
     return found
+
+
+def _drafts(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> Iterator[Campaign]:
+    for entry in scenarios:
+        values = {name: tuple(some) for name, some in entry["values"].items()}
+        yield draft_of(*_read(entry["scenario"]), values, tuple(seeds), _packages())
+
+
+@cache
+def _engine(uses: str, quiet: bool) -> VirtualEngine:
+    """Prepared for what is used, as JSON."""
+    engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts_of(json.loads(uses), _packages(), _additions())))
+    with Reporter(quiet) as reporter:
+        engine.prepare(reporter.show)
+    return engine
+
+
+@cache
+def _additions() -> Additions:
+    return Additions.beside_ours([ALTERNATIVES])
+
+
+@cache
+def _packages() -> dict[str, Package]:
+    return load_packages(_additions().jobs, _additions())
+
+
+@cache
+def _read(scenario: str) -> tuple[Path, Scenario, dict[str, Scenario]]:
+    file = _additions().find("scenarios", scenario)
+    if file is None:
+        raise InputError(f"there is no scenario {scenario}")
+    return file, *read_with_subs(file, _packages())
+
+
+def on_orbit(scenarios: Sequence[Mapping[str, Any]], orbit: str) -> list[dict[str, Any]]:
+    """Of a campaign file's scenarios what runs on an orbit."""
+    made = []
+    for entry in scenarios:
+        values = entry["values"]
+        orbits = values.get("orbit") or [cells_of(scenarios_under([entry], {}, {}), (0,))[0].get("orbit")]
+        if orbit in orbits:
+            made.append({**entry, "values": {**values, "orbit": [orbit]} if "orbit" in values else values})
+    return made
+
+
+def _worth(one: Record) -> tuple[bool, str]:
+    return one.finished, debian_of(one.packages) or ""
 
 
 def _key(run: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     return frozenset(run.items())
-
-
-@cache
-def _read(scenario: str) -> Any:
-    additions = Additions.beside_ours([ALTERNATIVES])
-    packages = load_packages(additions.jobs, additions)
-    file = additions.find("scenarios", scenario)
-    if file is None:
-        raise InputError(f"there is no scenario {scenario}")
-    return file, *read_with_subs(file, packages), packages
 
 
 def run_campaign(
@@ -299,11 +428,7 @@ def run_campaign(
     """Runs what is not there yet; the campaign's file and table are beside its records."""
     from openbach_run.commands.run import run
 
-    folder.mkdir(parents=True, exist_ok=True)
-    runs = folder / "runs"
-    if not runs.exists():  # a run that several choices have is executed once
-        (folder.parent / "runs").mkdir(exist_ok=True)
-        runs.symlink_to(Path("../runs"))
+    _folder_with_runs(folder)
     file = folder / "campaign.yml"
     file.write_text(yaml.safe_dump({"seeds": list(parse_seeds(seeds)), "scenarios": list(scenarios)}, sort_keys=False))
     options = ["--seeds", seeds, "--results", str(folder), "--with", str(ALTERNATIVES), *(["--quiet"] if quiet else [])]
@@ -314,13 +439,33 @@ def run_campaign(
     (folder / "table.txt").write_text(table.getvalue())
 
 
+def write_campaign(folder: Path, named: Mapping[str, Mapping[str, str]]) -> None:
+    """A campaign of runs that are all there, by run_id, as if it had just been run."""
+    _folder_with_runs(folder)
+    asked = []
+    for run_id, run in named.items():
+        arguments = {name: value for name, value in run.items() if name not in ("scenario", "seed")}
+        asked.append({"run_id": run_id, "scenario": run["scenario"], "arguments": arguments, "seed": int(run["seed"])})
+    Store(folder).write("campaign.json", json.dumps({"command": "", "runs": asked}))
+
+
+def _folder_with_runs(folder: Path) -> None:
+    """A run that several choices have is executed once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = folder / "runs"
+    if not runs.exists():
+        (folder.parent / "runs").mkdir(exist_ok=True)
+        runs.symlink_to(Path("../runs"))
+
+
 def _forecast(
     platform: Platform, assumptions: Mapping[str, Assumption], searching: Sequence[int], judging: Sequence[int]
 ) -> str:
     """What there is to do, and how long it takes: a line for each alternative and phase."""
     lines: list[tuple[str, list[dict[str, str]]]] = []
     every: dict[Any, dict[str, str]] = {}
-    for choice in ({}, *(dict([pair]) for pair in in_turn(assumptions))):
+    alone: list[Choice] = [dict([pair]) for pair in in_turn(assumptions)]
+    for choice in ({}, *alone):
         own = {_key(one): one for one in platform.to_do([choice], searching) if _key(one) not in every}
         lines.append((words(choice), list(own.values())))
         every |= own
@@ -328,28 +473,42 @@ def _forecast(
     lines.append(("each choice of several, at most", platform.cells({}, searching)))
     lines.append((f"all as ours, {_in_words(judging)}", platform.to_do([{}], judging)))
     lines.append((f"the joint set, {_in_words(judging)}, at most", platform.cells({}, judging)))
+    ours = {_key(one) for one in platform.cells({}, judging)}
+    driving = [one for one in platform.to_do(alone, judging) if _key(one) not in ours]
+    lines.append((f"what drives the claims, {_in_words(judging)}, at most", driving))
     source = f"{len(platform.known)} runs in {platform.results}" if platform.known else "an assumption: no run is known"
     shown = [f"{len(runs):6} runs {duration(platform.seconds(runs)):>7}  {what}" for what, runs in lines]
     return "\n".join([*shown, f"on {len(cpus_for(platform.workers))} CPUs, from {source}"])
 
 
-def _again(found: Search, platform: Platform, judging: Sequence[int], left_s: Any) -> list[Tried]:
-    """What was found, and ours beside it, with other seeds; then, as far as there is time, what drives the claims, alone."""
+def _again(found: Search, platform: Platform, judging: Sequence[int], left_s: Callable[[], float]) -> list[Tried]:
+    """With other seeds what was found, ours beside it, and what has been run with them as a whole before; then, as far as there
+    is time, what drives the claims, each alternative alone in the cells of what it drives. After an interruption only what is
+    there."""
     done: list[Tried] = []
-    choices: list[Choice] = [{}, found.best.choice, *(dict([pair]) for pair in drivers(found))]
-    for choice in choices:
-        if platform.interrupted or any(one.choice == choice for one in done):
-            continue
-        to_do = platform.to_do([choice], judging)
-        if to_do and platform.seconds(to_do) > left_s():
-            if len(done) < 2 and choice in choices[:2]:
-                break  # without these two the others say nothing
-            continue
-        try:
-            done.append(Tried(dict(choice), platform.judged(choice, judging)))
-        except Stop:
-            break
-    return done
+    driving: dict[Pair, Tried] = {}
+    run: dict[Pair, set[Of]] = {}
+
+    def in_time(choice: Choice, of: Collection[Of] | None = None) -> bool:
+        to_do = platform.to_do([choice], judging, of)
+        return not to_do or (not platform.interrupted and platform.seconds(to_do) <= left_s())
+
+    with suppress(Stop):
+        if not in_time({}):
+            return done  # the others are compared with it
+        done.append(Tried({}, platform.judged({}, judging)))
+        best = found.best.choice
+        whole = [one.choice for one in found.ranked if one.choice and not platform.to_do([one.choice], judging)]
+        if best and best not in whole and in_time(best):
+            whole.append(best)
+        done += [Tried(dict(one), platform.judged(one, judging)) for one in whole]
+        for several in drivers(found):
+            for pair, driven in several.items():
+                choice, of = dict([pair]), run.get(pair, set()) | driven
+                if choice not in whole and of != run.get(pair) and in_time(choice, of):
+                    driving[pair] = Tried(choice, platform.judged(choice, judging, of))
+                    run[pair] = of
+    return [*done, *driving.values()]
 
 
 def _write(
@@ -360,10 +519,10 @@ def _write(
     scenarios: Sequence[Mapping[str, Any]],
 ) -> None:
     output.mkdir(parents=True, exist_ok=True)
-    (output / "assumptions.md").write_text(answer(told, assumptions, found.best.choice))
+    (output / "assumptions.md").write_text(answer(told, assumptions, found.joint.choice))
     (output / FILE).write_text(told.as_json())
-    (output / "tried.csv").write_text(tried_csv(found))
-    best = {"seeds": MIN_SEEDS, "scenarios": scenarios_under(scenarios, found.best.choice, assumptions)}
+    (output / TRIED).write_text(tried_csv(found))
+    best = {"seeds": MIN_SEEDS, "scenarios": scenarios_under(scenarios, found.joint.choice, assumptions)}
     with_ours = f"--with {_shown(ALTERNATIVES)}"
     head = f"# {told.joint}; found by\n# {told.command}\n# To be run with: ./openbach-run best.yml {with_ours}\n"
     (output / "best.yml").write_text(head + yaml.safe_dump(best, sort_keys=False))
@@ -378,6 +537,32 @@ def _in_words(seeds: Sequence[int]) -> str:
         return f"seed {seeds[0]}"
     in_turn_ = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
     return f"seeds {seeds[0]} to {seeds[-1]}" if in_turn_ else f"seeds {', '.join(map(str, seeds))}"
+
+
+def _several_of(tried: Path, assumptions: Mapping[str, Assumption]) -> list[dict[str, str]]:
+    """The choices of several alternatives in a search's tried.csv, as far as the assumptions have them."""
+    if not tried.exists():
+        return []
+    with tried.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        if "choice" not in (rows.fieldnames or ["choice"]):
+            raise InputError(
+                f"{tried}: no tried.csv of a search, it has no column choice; give another directory with -o"
+            )
+        texts = dict.fromkeys(row["choice"] for row in rows)
+    choices = [dict(pair.split(": ", 1) for pair in text.split("; ") if ": " in pair) for text in texts]
+    return [
+        one
+        for one in choices
+        if len(one) > 1
+        and all(name in assumptions and value in assumptions[name].alternatives for name, value in one.items())
+    ]
+
+
+def debian_of(packages: Sequence[str]) -> str | None:
+    """`13.8`, from base-files of a guest tree, which every release of Debian has anew: 13.8+deb13u8."""
+    found = (re.match(r"base-files_.*\+deb(\d+)u(\d+)_", one) for one in packages)
+    return next((f"{one[1]}.{one[2]}" for one in found if one), None)
 
 
 def _summary(told: Map) -> str:

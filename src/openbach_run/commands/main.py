@@ -89,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--seeds",
         metavar="N|A,B,…",
-        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 5 where something is random, else 1; or as in "
+        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 5 if anything is random, else 1; or as in "
         "the campaign file)",
     )
     made.add_argument(

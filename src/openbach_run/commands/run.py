@@ -332,9 +332,9 @@ def _show_first(reporter: Reporter, campaigns: Sequence[Campaign], runs: Path, k
     """The tables of the first seed, if others are to come."""
     once = [replace(one, more_seeds=()) for one in campaigns]
     done = unfold_all([one for one in known if one.seed == once[0].seeds[0]], runs)
-    if len(done) < len(known) or any(len(one.seeds_of(cell)) > 1 for one in campaigns for cell in one.cells):
+    if len(done) < len(known) or any(len(one.every_seed) > 1 for one in campaigns):
         tables = [as_text(campaign_table(unfold_campaign(one, done), done)) for one in once]
-        reporter.say("\n".join([*tables, "now the other seeds of what is random (--seeds 1 is without):"]))
+        reporter.say("\n".join([*tables, "now the other seeds (--seeds 1 is without):"]))
 
 
 def _print(form: str, directory: Path, campaigns: Sequence[Campaign], known: Sequence[Record]) -> None:

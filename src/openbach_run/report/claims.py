@@ -55,7 +55,9 @@ class Part:
 
     @property
     def with_margin(self) -> tuple[float, float]:
-        """Least and most, each moved outwards by the margin."""
+        """Least and most, each moved outwards by the margin if there is one (without, an infinite one would be none)."""
+        if not self.margin:
+            return self.least, self.most
         return self.least - abs(self.least) * self.margin, self.most + abs(self.most) * self.margin
 
     @property

@@ -11,6 +11,9 @@ from pathlib import Path
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.report.cells import Campaigns, printable, read_campaigns
+from openbach_run.results.record import Store
+from openbach_run.results.run_archive import FILE as ARCHIVE
+from openbach_run.results.run_archive import write_runs
 
 BASELINE = {"vpn": "none", "pep": "none"}
 DESCRIPTION = """\
@@ -49,6 +52,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--appendix", action="store_true", help="with the method and the limitations in full, some 30 pages more"
     )
+    made.add_argument(
+        "--runs",
+        action="store_true",
+        help=f"with {ARCHIVE}: the runs, from which the report can be made again elsewhere",
+    )
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
 
@@ -67,13 +75,20 @@ def main(argv: list[str]) -> int:
 
     with Reporter(arguments.quiet) as reporter:
         claims = write(campaigns, baseline, new, reporter, appendix=arguments.appendix)
+        if arguments.runs:
+            write_runs(new / ARCHIVE, [(store, _of(campaigns, store)) for store in map(Store, arguments.results)])
     shutil.rmtree(output, ignore_errors=True)
     new.rename(output)
     for claim in claims:
         for orbit, verdict in claim.verdicts.items():
             print(f"{claim.name:4} {orbit.upper():4} {verdict}")
-    print(f"{output}/report.html, report.pdf, report.md")
+    print(f"{output}/report.html, report.pdf, report.md{f', {ARCHIVE}' if arguments.runs else ''}")
     return 0
+
+
+def _of(campaigns: Campaigns, store: Store) -> list[str]:
+    """The run_ids of what was run, of one results directory."""
+    return [run.run_dir.name for run in campaigns.runs if run.record and run.run_dir.parent == store.runs]
 
 
 def _baseline(settings: Sequence[str] | None, campaigns: Campaigns) -> dict[str, str]:

@@ -68,8 +68,9 @@ class Explained:
 
     @property
     def drivers(self) -> list[Change]:
-        """The alternatives that alone change how many of its comparisons hold, those of most first."""
-        return sorted((one for one in self.changes if one.more), key=lambda one: (-abs(one.more), -one.size))
+        """The alternatives that alone change how many of its comparisons hold: first those with an interval, by how many."""
+        driving = (one for one in self.changes if one.more)
+        return sorted(driving, key=lambda one: (one.seeds == 1, -abs(one.more), -one.size))
 
     @property
     def driven_by(self) -> str:
@@ -96,6 +97,10 @@ class Map:
     again: list[str]
     """What was run with the other seeds."""
     findings: list[Explained]
+    promising: str = ""
+    """Under what more holds by the seeds that searched, if there was no time to run it with the others."""
+    versions: str = ""
+    """A sentence, if the runs are of several versions of Debian."""
 
     def of(self, claim: str) -> list[Explained]:
         return [one for one in self.findings if one.claim == claim]
@@ -125,15 +130,18 @@ def assumptions_of(folder: Path) -> Map | None:
     return Map(**content, findings=findings)
 
 
-def map_of(found: Search, command: str, commit: str, campaign: str, searched: str, confirmed: str) -> Map:
+def map_of(
+    found: Search, command: str, commit: str, campaign: str, searched: str, confirmed: str, versions: str = ""
+) -> Map:
     """`confirmed` are the seeds of `found.again`."""
     where, changed = regions(found), _changes(found)
-    ours, joint = found.same_again({}), found.same_again(found.best.choice)
+    ours, joint = found.same_again({}), found.same_again(found.joint.choice)
+    is_judged = found.best is found.joint or found.same_again(found.best.choice) in found.confirmed
     findings = [
         Explained(
             *key,
             ours.findings[key].verdict if ours and key in ours.findings else by_medians(finding),
-            _verdict(joint.findings.get(key)) if joint else _by_medians(found.best.findings.get(key)),
+            _verdict(joint.findings.get(key)) if joint else _by_medians(found.joint.findings.get(key)),
             where[key],
             changed[key],
         )
@@ -143,7 +151,7 @@ def map_of(found: Search, command: str, commit: str, campaign: str, searched: st
         command,
         commit,
         found.whole,
-        words(found.best.choice),
+        words(found.joint.choice),
         campaign,
         searched,
         confirmed if joint else "",
@@ -152,6 +160,8 @@ def map_of(found: Search, command: str, commit: str, campaign: str, searched: st
         [words(one) for one in found.without_effect],
         ["the joint set" if one is joint and one.choice else words(one.choice) for one in found.again],
         findings,
+        "" if is_judged else f"{words(found.best.choice)} ({found.best.held} of {len(findings)})",
+        versions,
     )
 
 
@@ -190,17 +200,23 @@ def answer(found: Map, assumptions: Mapping[str, Assumption], joint: Choice) -> 
         + f". The search went by the medians of {found.searched}. "
         + (
             f"The verdicts are those of {found.confirmed}, which it has not used."
+            + (
+                f" By those medians more hold under {found.promising}; there was no time to run this with the other seeds."
+                if found.promising
+                else ""
+            )
             if found.confirmed
             else f"There was no time to run what it found with other seeds (`--confirm`): the verdicts, too, are those of "
             f"these medians, and fewer than {MIN_SEEDS} seeds decide nothing."
-        ),
+        )
+        + (f" {found.versions}" if found.versions else ""),
         as_markdown(_held(found)),
         as_markdown(_findings(found)),
         "## What each alternative alone changes",
-        f"By how much the compared ratio or measure changes: the median over a claim's comparisons, paired by seed, with its "
-        f"95 % bootstrap interval over the seeds; without brackets it is of one seed, and says little where packets are "
-        f"lost at random. With (+2) two more comparisons lie within their bounds. Left out is what changes none of a "
-        f"claim's findings by more than {100 * MARGIN:g} %.",
+        "By how much the compared ratio or measure changes: the median over a claim's comparisons (those that come into or out "
+        "of their bounds, if any do), paired by seed, with its 95 % bootstrap interval over the seeds; without brackets it is "
+        "of one seed, and says little where packets are lost at random. With (+2) two more comparisons lie within theirs. "
+        f"Left out is what changes none of a claim's findings by more than {100 * MARGIN:g} %.",
         *(
             as_markdown(table)
             for claim in dict.fromkeys(one.claim for one in found.findings)

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import matplotlib
 import numpy
@@ -27,7 +28,7 @@ from openbach_run.results.record import statistics
 
 TRANSFER_TIME = "transfer_time_s"
 WIDE = 3
-"""An axis of ratios that reaches over more than this factor is logarithmic."""
+"""An axis of ratios that reaches over more than this factor is logarithmic; panels do not share one that differs by more."""
 
 BURSTS = "; what waited behind a lost packet arrives at once, so that an interval can have more than the link's rate"
 ECDF_SEEDS = 10
@@ -371,6 +372,12 @@ def _series(cell: Cell) -> dict[tuple[str, str], dict[str, list[tuple[float, flo
     return {key: lines for key, lines in long.items() if lines}
 
 
+def _shared(ends: Sequence[float]) -> bool | Literal["row"]:
+    """Whether all panels have one axis, or each row one of its own: where some reach more than WIDE times as far as others, the
+    lines of these could not be seen."""
+    return True if max(ends) <= WIDE * min(ends) else "row"
+
+
 def _drawn_over_time(
     name: str,
     caption: str,
@@ -385,7 +392,16 @@ def _drawn_over_time(
     lines = list(dict.fromkeys(line for one in panels.values() for line in one))
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 0.7 + 1.7 * down))
-        grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flatten()
+        of_time, of_value = (
+            _shared(
+                [
+                    max((point[axis] for line in drawn.values() for point in line), default=0)
+                    for drawn in panels.values()
+                ]
+            )
+            for axis in (0, 1)
+        )
+        grid = figure.subplots(down, across, sharex=of_time, sharey=of_value, squeeze=False).flatten()
         for axes, (pair, drawn) in zip(grid, panels.items(), strict=False):
             axes.set_title(configuration(*pair))
             axes.grid(color="#eeeeee")

@@ -114,10 +114,13 @@ def _ends(finding: Finding) -> list[Comparison]:
     return ends if _figure(ends[0]) != _figure(ends[1]) else ends[:1]
 
 
+def _alike(finding: Finding) -> bool:
+    """Whether several comparisons have one figure."""
+    return len(_ends(finding)) == 1 < len(finding.comparisons)
+
+
 def _range(finding: Finding) -> str:
-    ends = _ends(finding)
-    alike = len(ends) == 1 < len(finding.comparisons)
-    told = [_figure(one) if alike else _named(one) for one in ends]
+    told = [_figure(one) if _alike(finding) else _named(one) for one in _ends(finding)]
     return f"It is {'from ' if len(told) > 1 else ''}{' to '.join(told)}." if told else "Nothing was measured."
 
 
@@ -136,7 +139,7 @@ def _why(finding: Finding, declared: Declared) -> str:
     ends = _ends(finding)
     where = ("In the first", "In the last")[ends.index(shown)] if len(ends) > 1 and shown in ends else ""
     where = where or ("There" if len(finding.comparisons) == 1 else "")
-    return f"{where or _named(shown)}: {words}."
+    return f"{where or (f'For {shown.name}' if _alike(finding) else _named(shown))}: {words}."
 
 
 def _effect(one: Comparison) -> float:

@@ -118,7 +118,8 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.runs = directory / "runs"
-        self._shared = _Shared(self.runs.resolve().parent / "shared")
+        self.shared = self.runs.resolve().parent / "shared"
+        self._shared = _Shared(self.shared)
 
     @contextmanager
     def opened(self) -> Iterator[None]:

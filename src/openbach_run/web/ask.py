@@ -21,7 +21,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.start import check_values
-from openbach_run.results.chance import WARNING, is_random
+from openbach_run.results.chance import WARNING
 from openbach_run.web import launches, links
 from openbach_run.web.answers import Refusal, Services
 from openbach_run.web.index import cell_key
@@ -164,7 +164,7 @@ def _field_of(words: str, given: Mapping[str, Sequence[str]]) -> str:
 
 def _notes(services: Services, campaign: Campaign) -> list[str]:
     notes = notes_of(campaign, services.platform.jobs)
-    if any(is_random(cell) and len(campaign.seeds_of(cell)) == 1 for cell in campaign.cells):
+    if len(campaign.every_seed) == 1 and campaign.is_random:
         notes.append(WARNING.replace("--seeds 5", "seeds 5"))
     return notes
 
@@ -178,7 +178,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
     by_key = {row["key"]: row for row in known}
     likely: dict[int, float] = {}
     for cell in cells:
-        seeds, row = campaign.seeds_of(cell), by_key.get(cell_key(scenario, cell))
+        seeds, row = campaign.every_seed, by_key.get(cell_key(scenario, cell))
         done = len({*map(int, row["seeds"].split(","))} & {*seeds}) if row else 0
         there += done
         if row:
@@ -188,7 +188,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
             wall_s = likely[key] = _of_the_most_like(cell, sample) if len(likely) < SAMPLE else fmean(likely.values())
         walls_s += [wall_s] * (len(seeds) - done)
     workers = services.launcher.workers
-    runs = sum(len(campaign.seeds_of(cell)) for cell in cells)
+    runs = len(cells) * len(campaign.every_seed)
     count = f"{_several(len(cells), 'cell')}, {_several(runs, 'run')}"
     source = f"from {_several(len(known), 'known cell')} of {scenario}" if known else "assumed: none was measured yet"
     already = f", {there} there already (unless the code has changed since)" if there else ""

@@ -55,22 +55,27 @@ def ensure_programs(cache: Path, code: Mapping[str, Path], progress: Progress) -
 
 def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
     """This machine's programs that folders of the guest's `code` name, by their place in it. They run there with the
-    libraries of the guest tree `root`. Raises SetupError for one that is missing, or needs what is not in the tree."""
-    found: dict[str, Path] = {}
+    libraries of the guest tree `root`. Raises SetupError for those that are missing, or need what is not in the tree."""
+    directories = os.pathsep.join(filter(None, (os.environ.get(HOST_VARIABLE), os.environ.get("PATH"))))
+    named: dict[str, tuple[Path, str]] = {}
+    missing = []
     for place, folder in code.items():
         for program, recipe in description(folder).get("programs", {}).items():
-            if "host" in recipe:
-                found[f"{place}/{DIRECTORY}/{program}"] = _of_this_machine(folder, program, recipe["host"], root)
-    return found
-
-
-def _of_this_machine(folder: Path, program: str, source: str, root: Path) -> Path:
-    directories = os.pathsep.join(filter(None, (os.environ.get(HOST_VARIABLE), os.environ.get("PATH"))))
-    if (named := shutil.which(program, path=directories)) is None:
+            if "host" not in recipe:
+                continue
+            if file := shutil.which(program, path=directories):
+                named[f"{place}/{DIRECTORY}/{program}"] = folder, file
+            else:
+                missing.append(f"{folder.name} needs {program} (get it from {recipe['host']})")
+    if missing:
         raise SetupError(
-            f"{folder.name} needs {program}, which is on this machine neither in a directory that {HOST_VARIABLE} names nor "
-            f"on the PATH. No Debian package or registry has it: get it from {source}, then {HOST_VARIABLE}=DIRECTORY"
+            f"{'; '.join(missing)}: no Debian package or registry has it, and on this machine it is neither in a directory "
+            f"that {HOST_VARIABLE} names nor on the PATH. With {HOST_VARIABLE}=DIRECTORY it is found"
         )
+    return {place: _of_this_machine(*one, root) for place, one in named.items()}
+
+
+def _of_this_machine(folder: Path, named: str, root: Path) -> Path:
     file = Path(named).resolve()
     if lacking := _lacking(file, root):
         raise SetupError(

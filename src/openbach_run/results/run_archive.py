@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The runs of a results directory in one small file that git can keep: what reports and later searches read of them, a
+kilobyte a run. Unpacked in results/ (`tar -xJf runs.tar.xz -C results`), they are results again. What programs printed and
+what the director did is not in it."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from openbach_run.results import run_files
+from openbach_run.results.record import Store
+
+FILE = "runs.tar.xz"
+CAMPAIGN = "campaign.json"
+OF_A_RUN = ("run.json", "record.json", "statistics.jsonl")
+"""In this order: of neighbours that are nearly the same little is left."""
+
+
+def write_runs(file: Path, runs: Iterable[tuple[Store, Iterable[str]]]) -> None:
+    """The runs of these run_ids of each results directory, whole or not at all; the same bytes for the same runs. Raises
+    DamagedRecord."""
+    new = file.with_suffix(".new")
+    with tarfile.open(new, "w:xz", format=tarfile.USTAR_FORMAT) as tar:
+        for store, run_ids in runs:
+            for name, found in _files(store, sorted(run_ids)):
+                member = tarfile.TarInfo(f"{store.directory.resolve().name}/{name}")
+                member.size = len(found)
+                tar.addfile(member, io.BytesIO(found))
+    os.replace(new, file)
+
+
+def _files(store: Store, run_ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    with suppress(FileNotFoundError):
+        yield CAMPAIGN, run_files.content(store.directory, CAMPAIGN)
+    for place in sorted(store.shared.glob("*.json")):
+        yield f"shared/{place.name}", run_files.content(store.shared, place.name)
+    for name in OF_A_RUN:
+        for run_id in run_ids:
+            with suppress(FileNotFoundError):
+                yield f"runs/{run_id}/{name}", run_files.content(store.runs / run_id, name)
