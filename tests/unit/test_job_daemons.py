@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -65,6 +66,37 @@ def test_a_daemon_that_ends_takes_no_cpu_time_back(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(signal, "sigwait", lambda _: signal.SIGTERM)
     daemons.watch(daemons.parse([]))
     assert (lines[-1]["user_s"], lines[-1]["system_s"]) == (1, 1)
+
+
+JOB = """import sys; sys.argv = ["daemons.py", *sys.argv[2:]]; from pathlib import Path; import test_job_daemons as here
+here.daemons.RUN = Path({run!r}); here.daemons.collect_agent.send_stat = lambda *_, **values: print(values, flush=True)
+here.daemons.main()"""
+
+
+def job(run: Path, *words: str) -> subprocess.Popen[str]:
+    program = [sys.executable, "-c", JOB.format(run=str(run)), "-", *words]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    return subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def test_an_end_has_ended_when_the_last_look_is_had(tmp_path: Path) -> None:
+    """What stops the VPNs waits for it: their closed descriptors were counted on a busy machine (3 of OpenVPN's 8)."""
+    with job(tmp_path, "--name", "client") as watching:
+        assert watching.stdout is not None and "processes" in watching.stdout.readline()
+        with job(tmp_path, "--name", "client", "--end") as end:
+            assert end.wait(30) == 0
+        assert watching.wait(0) == 0 and "'cpu': " in watching.stdout.read()
+    with job(tmp_path, "--name", "client", "--end") as end:
+        assert end.wait(30) == 1 and "no job daemons named client runs" in (end.communicate()[1])
+
+
+def test_the_vpns_of_lan_stability_are_stopped_after_the_last_looks() -> None:
+    functions = json.loads((Path(__file__).parents[2] / "scenarios/lan_stability.json").read_text())[
+        "openbach_functions"
+    ]
+    ends = {one["id"] for one in functions if one.get("start_job_instance", {}).get("daemons", {}).get("end")}
+    (stops,) = [one for one in functions if "stop_job_instances" in one]
+    assert len(ends) == 2 and ends < set(stops["wait"]["finished_ids"])
 
 
 @pytest.mark.parametrize("words", [["--interval-s", "-1"], ["--interval-s", "nan"], ["5"]])

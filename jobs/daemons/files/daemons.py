@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job daemons: what the programs of this host's VPNs use, at the job's start, every interval, and when it is stopped.
+"""OpenBACH job daemons: what the programs of this host's VPNs use, at the job's start, every interval, and at its end.
 
 They are the processes below those of the jobs vpn (/var/run/openbach-vpn*.pid). A VPN of the kernel has none. CPU time is that
 since the job's start; in virtual time a program computes without time, so it is not measured there.
+
+With --end another instance ends the job of this name and waits until it has ended: an order to stop is not waited for, and the
+VPNs stopped beside it would close what the last look counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import select
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +27,7 @@ CONFIGURATION = "/opt/openbach/agent/jobs/daemons/daemons_rstats_filter.conf"
 PROC, RUN = Path("/proc"), Path("/var/run")
 CLOCK = "OPENBACH_RUN_CLOCK"
 LIMITS = {"interval_s": (0, 3600)}
+END_LIMIT_S = 60
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -35,6 +41,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--interval-s", type=float, default=0.0, help="seconds between two looks (0: begin and end only)"
     )
     parser.add_argument("--name", help="suffix of the statistics, where several hosts have this job")
+    parser.add_argument("--end", action="store_true", help="end the job of this name on this host, with its last look")
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
     return arguments
@@ -117,10 +124,32 @@ def watch(arguments: argparse.Namespace) -> None:
     collect_agent.send_stat(collect_agent.now(), suffix=arguments.name, cpu=cpu, rss_growth_bytes=grown_bytes, **used)
 
 
+def pid_file(name: str | None) -> Path:
+    return RUN / f"openbach-daemons-{name or ''}.pid"
+
+
+def end(name: str | None) -> None:
+    """Tell the job of this name to have its last look, and wait until it has ended."""
+    try:
+        watching = os.pidfd_open(int(pid_file(name).read_text()))
+    except (OSError, ValueError):
+        sys.exit(f"daemons: no job daemons named {name or 'nothing'} runs on this host (start it before its --end)")
+    signal.pidfd_send_signal(watching, signal.SIGTERM)
+    if not select.select([watching], [], [], END_LIMIT_S)[0]:
+        sys.exit(f"daemons: the job daemons named {name or 'nothing'} has not ended within {END_LIMIT_S} s")
+
+
 def main() -> None:
     arguments = parse()
+    if arguments.end:
+        return end(arguments.name)
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    watch(arguments)
+    own = pid_file(arguments.name)
+    own.write_text(str(os.getpid()))
+    try:
+        watch(arguments)
+    finally:
+        own.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
