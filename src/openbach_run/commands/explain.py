@@ -48,6 +48,7 @@ from openbach_run.report.cells import file_name, read_campaigns
 from openbach_run.report.claims import SATCOM, Claim, judge, read_claims
 from openbach_run.report.explained import FILE, Map, answer, map_of, words
 from openbach_run.report.search import Of, Pair, Search, Stop, Tried, by_medians, drivers, in_turn, search
+from openbach_run.results import asked
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.record import Record, Store
 from openbach_run.results.run_archive import FILE as ARCHIVE
@@ -442,11 +443,11 @@ def run_campaign(
 def write_campaign(folder: Path, named: Mapping[str, Mapping[str, str]]) -> None:
     """A campaign of runs that are all there, by run_id, as if it had just been run."""
     _folder_with_runs(folder)
-    asked = []
+    runs = []
     for run_id, run in named.items():
         arguments = {name: value for name, value in run.items() if name not in ("scenario", "seed")}
-        asked.append({"run_id": run_id, "scenario": run["scenario"], "arguments": arguments, "seed": int(run["seed"])})
-    Store(folder).write("campaign.json", json.dumps({"command": "", "runs": asked}))
+        runs.append(asked.AskedRun(run_id, run["scenario"], arguments, int(run["seed"])))
+    Store(folder).write(asked.FILE, asked.text("", runs))
 
 
 def _folder_with_runs(folder: Path) -> None:

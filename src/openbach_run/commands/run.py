@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import subprocess
 import sys
@@ -36,6 +35,7 @@ from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
+from openbach_run.results import asked
 from openbach_run.results.captures import CAPTURE, KEYS
 from openbach_run.results.chance import FIRST_SEEDS
 from openbach_run.results.files import as_csv, as_json, write_parquet
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         return 0
     with store.opened():
         planned = _planned(campaigns, arguments, packages, additions, controller)
-        store.write("campaign.json", _description(path, arguments, campaigns, planned))
+        store.write(asked.FILE, _asked(path, arguments, campaigns, planned))
         kept = [CAPTURE] * arguments.pcap + [KEYS] * arguments.keys
         rerun = arguments.rerun or _lack(kept, store, planned)
         executor = Executor(
@@ -275,25 +275,16 @@ def _path_options(arguments: argparse.Namespace) -> list[str]:
     return [word for option, path in paths for word in (option, _shown(path))]
 
 
-def _description(
+def _asked(
     path: Path, arguments: argparse.Namespace, campaigns: Sequence[Campaign], planned: Sequence[PlannedRun]
 ) -> Iterator[str]:
-    """What was asked for, as JSON, a run a line: a report shows also what has not been run."""
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
     options += _path_options(arguments) if arguments.engine == "controller" else _options(None, arguments)
-    asked = {
-        "command": shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options]),
-        "commit": commit(),
-        "apart": _chosen(arguments),
-        "plots": {campaign.scenario.name: campaign.plot for campaign in campaigns},
-    }
-    yield from (f"{'{' if number == 0 else ' '}{json.dumps(name)}: {json.dumps(value)},\n"
-                for number, (name, value) in enumerate(asked.items()))  # fmt: skip
-    yield ' "runs": [\n'
-    for number, spec in enumerate(one.spec for one in planned):
-        run = {"run_id": spec.run_id, "scenario": spec.scenario_name, "arguments": spec.values, "seed": spec.seed}
-        yield f"{',' if number else ' '}{json.dumps(run)}\n"
-    yield "]}\n"
+    command = shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options])
+    specs = (one.spec for one in planned)
+    runs = (asked.AskedRun(spec.run_id, spec.scenario_name, spec.values, spec.seed) for spec in specs)
+    plots = {campaign.scenario.name: campaign.plot for campaign in campaigns}
+    return asked.text(command, runs, commit=commit(), apart=_chosen(arguments), plots=plots)
 
 
 def commit() -> str | None:

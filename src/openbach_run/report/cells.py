@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.clock import VIRTUAL
-from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.words import said
-from openbach_run.results import run_files
+from openbach_run.results import asked, run_files
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_time import least_transfer_time_s
 from openbach_run.results.measures import measures_of_all
@@ -129,13 +127,13 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
     seeds: dict[int, set[int]] = {}
     plots: dict[str, Plot] = {}
     for directory in directories:
-        asked = _asked(directory)
-        checkout = f"git checkout {asked['commit'][:12]} && " if asked.get("commit") else ""
-        commands.append(checkout + asked["command"])
-        plots |= {printable(name): Plot(**plot) for name, plot in asked.get("plots", {}).items()}
+        campaign = asked.read(directory)
+        checkout = f"git checkout {campaign['commit'][:12]} && " if campaign.get("commit") else ""
+        commands.append(checkout + campaign["command"])
+        plots |= {printable(name): Plot(**plot) for name, plot in campaign.get("plots", {}).items()}
         store = Store(directory)
         orbits: dict[str, list[str]] = {}
-        for planned in asked["runs"]:
+        for planned in campaign["runs"]:
             run_dir = store.runs / planned["run_id"]
             record = store.load(planned["run_id"])
             name, arguments = planned["scenario"], planned["arguments"]
@@ -143,7 +141,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
                 orbits[name] = _orbit_arguments(run_files.document(run_dir, "run.json")["scenario"])
             given = [arguments.get(one[1:], "") if one[:1] == "$" else one for one in orbits.get(name, ())]
             orbit = "+".join(filter(None, dict.fromkeys(given)))
-            values = {"scenario": name, "orbit": orbit, **_followers_named(arguments), **asked.get("apart", {})}
+            values = {"scenario": name, "orbit": orbit, **_followers_named(arguments), **campaign.get("apart", {})}
             values = {printable(one): printable(value) for one, value in values.items()}
             cell = cells.setdefault(tuple(values.items()), Cell(values))
             if planned["seed"] not in seeds.setdefault(id(cell), set()):
@@ -163,19 +161,6 @@ def _declared(records: Sequence[Record]) -> Declared:
 def printable(text: str) -> str:
     """With escapes (`\\n`, `\\x1b`) for what cannot be printed: a line remains a line wherever it is set."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-
-
-def _asked(directory: Path) -> dict[str, Any]:
-    file = directory / "campaign.json"
-    try:
-        asked: dict[str, Any] = json.loads(file.read_text())
-    except FileNotFoundError:
-        raise InputError(
-            f"{directory}: no results of a campaign (no campaign.json); name a directory of results/"
-        ) from None
-    except ValueError as error:
-        raise InputError(f"{file}: {error}; run the campaign again, finished runs are kept") from error
-    return asked
 
 
 def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:

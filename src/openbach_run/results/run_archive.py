@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from openbach_run.results import run_files
+from openbach_run.results import asked, run_files
 from openbach_run.results.record import Store
 
 FILE = "runs.tar.xz"
-CAMPAIGN = "campaign.json"
 OF_A_RUN = ("run.json", "record.json", "statistics.jsonl")
 """In this order: of neighbours that are nearly the same little is left."""
 
@@ -36,7 +35,7 @@ def write_runs(file: Path, runs: Iterable[tuple[Store, Iterable[str]]]) -> None:
 
 def _files(store: Store, run_ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     with suppress(FileNotFoundError):
-        yield CAMPAIGN, run_files.content(store.directory, CAMPAIGN)
+        yield asked.FILE, run_files.content(store.directory, asked.FILE)
     for place in sorted(store.shared.glob("*.json")):
         yield f"shared/{place.name}", run_files.content(store.shared, place.name)
     for name in OF_A_RUN:

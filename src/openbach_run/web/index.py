@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from sys import intern
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.openbach.measures import flat, measure_of
+from openbach_run.results import asked
 from openbach_run.results.intervals import estimate
 from openbach_run.results.measures import measures_of
 from openbach_run.results.record import Record, Store
@@ -247,7 +248,7 @@ class Index:
         self._database.execute("DELETE FROM planned WHERE folder = ?", folder)
         command = ""
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            for kind, told in _campaign(place / "campaign.json"):
+            for kind, told in asked.parts(place):
                 if kind == "command":
                     command = str(told)
                 else:
@@ -286,7 +287,7 @@ def is_number(value: Any) -> bool:
 def _seen(place: Path) -> str:
     """When its runs and its campaign.json were changed last, in s since 1970."""
     times = []
-    for name in ("runs", "campaign.json"):
+    for name in ("runs", asked.FILE):
         try:
             times.append((place / name).stat().st_mtime_ns / 1e9)
         except OSError:
@@ -306,26 +307,6 @@ def differing(cells: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[list[str]
         for name, value in values.items():
             found.setdefault(name, {})[str(value)] = None
     return scenarios, {name: list(values) for name, values in found.items() if len(values) > 1}
-
-
-def _campaign(file: Path) -> Iterator[tuple[str, Any]]:
-    """("command", text), then ("run", what is said of it) for each run, of a campaign.json: read line by line, as it is
-    written, since one of 20 000 runs would need 100 MB at once. One that is written otherwise is read at once."""
-    if not file.exists():
-        return
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        first = next(lines, "")
-        lines.seek(0)
-        if not (first.startswith('{"command": ') and first.endswith(",\n")):
-            document = json.load(lines)
-            yield "command", document["command"]
-            yield from (("run", run) for run in document["runs"])
-            return
-        for line in lines:
-            if line.startswith('{"command": '):
-                yield "command", json.loads(line.rstrip().rstrip(",") + "}")["command"]
-            elif line[1:].startswith('{"run_id": '):
-                yield "run", json.loads(line[1:])
 
 
 def _plain(text: str | None) -> str | None:

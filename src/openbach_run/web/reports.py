@@ -18,6 +18,8 @@ from openbach_run.errors import InputError
 from openbach_run.paths import PROJECT
 from openbach_run.report.command import BASELINE
 from openbach_run.report.document import script
+from openbach_run.results import asked
+from openbach_run.results.record import Store
 from openbach_run.web import heat
 from openbach_run.web.answers import Services
 from openbach_run.web.launches import find_launch, records_of, seeds_of
@@ -60,15 +62,9 @@ def make_report(services: Services, item: str) -> None:
     if not link.is_symlink():
         link.symlink_to(Path("../runs"))
     measures = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
-    campaign = {
-        "command": _command(services, found),
-        "plots": {name: _plot(services, name, measures) for name in found.scenarios},
-        "runs": [
-            {"run_id": one.run_id, "scenario": one.scenario, "arguments": one.arguments, "seed": one.seed}
-            for one in records
-        ],
-    }
-    (directory / "campaign.json").write_text(json.dumps(campaign, indent=1) + "\n")
+    planned = (asked.AskedRun(one.run_id, one.scenario, one.arguments, one.seed) for one in records)
+    plots = {name: _plot(services, name, measures) for name in found.scenarios}
+    Store(directory).write(asked.FILE, asked.text(_command(services, found), planned, plots=plots))
     words = [str(directory), "-o", str(directory / "report"), "--quiet"]
     if not any(BASELINE.items() <= one.arguments.items() for one in records):
         first = records[0].arguments

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""campaign.json of a results directory: what was asked for, the command and every run it comes to. A report and the page show
+also what has not been run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from openbach_run.errors import InputError
+
+FILE = "campaign.json"
+
+
+class AskedRun(NamedTuple):
+    run_id: str
+    scenario: str
+    arguments: Mapping[str, str]
+    seed: int
+
+
+def text(command: str, runs: Iterable[AskedRun], **others: Any) -> Iterator[str]:
+    """As JSON: `command`, the others, and `runs`, a run a line."""
+    for number, (name, value) in enumerate({"command": command, **others}.items()):
+        yield f"{' ' if number else '{'}{json.dumps(name)}: {json.dumps(value)},\n"
+    yield ' "runs": [\n'
+    for number, run in enumerate(runs):
+        yield f"{',' if number else ' '}{json.dumps(run._asdict())}\n"
+    yield "]}\n"
+
+
+def read(directory: Path) -> dict[str, Any]:
+    """`command`, `runs`, and what others there are. Raises InputError."""
+    file = directory / FILE
+    try:
+        asked: dict[str, Any] = json.loads(file.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{directory}: no results of a campaign (no {FILE}); name a directory of results/") from None
+    except ValueError as error:
+        raise InputError(f"{file}: {error}; run the campaign again, finished runs are kept") from error
+    return asked
+
+
+def parts(directory: Path) -> Iterator[tuple[str, Any]]:
+    """("command", text), then ("run", what is said of it) for each run, read line by line, as it is written, since one of
+    20 000 runs would need 100 MB at once. One that is written otherwise is read at once; of none there is nothing."""
+    file = directory / FILE
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        first = next(lines, "")
+        lines.seek(0)
+        if not (first.startswith('{"command": ') and first.endswith(",\n")):
+            document = json.load(lines)
+            yield "command", document["command"]
+            yield from (("run", run) for run in document["runs"])
+            return
+        for line in lines:
+            if line.startswith('{"command": '):
+                yield "command", json.loads(line.rstrip().rstrip(",") + "}")["command"]
+            elif line[1:].startswith('{"run_id": '):
+                yield "run", json.loads(line[1:])
