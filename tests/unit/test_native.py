@@ -196,12 +196,25 @@ def sample(time_s: float, programs_s: dict[tuple[str, str], float]) -> cpu.Sampl
     return cpu.Sample(time_s, programs_s, sum(programs_s.values()), 2 * time_s, 0.0)
 
 
+def jobs_started(run_dir: Path, *names: str) -> None:
+    """With 1, 2, … as their instances."""
+    started = {"t_s": 1.0, "event": "job_started", "function": 1, "scenario_instance_id": 1, "entity": "satvpn_pc_1"}
+    events = [{**started, "job": job, "instance_id": number} for number, job in enumerate(names, 1)]
+    (run_dir / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+
+
+def test_cpu_time_is_not_that_of_a_wait_for_the_path(tmp_path: Path) -> None:
+    """It was, of a UDP test of 18 s behind a Tailscale that took as long to log in."""
+    jobs_started(tmp_path, "path_ready", "udp_stress")
+    (tmp_path / "statistics.jsonl").write_text("")
+    looks = sample(0, {}), sample(20, {("box_1", "tailscaled"): 0.1}), sample(38, {("box_1", "tailscaled"): 2.1})
+    cpu.send(tmp_path, {1: cpu.Window(looks[0], looks[1]), 2: cpu.Window(looks[1], looks[2])})
+    sent = [json.loads(line) for line in (tmp_path / "statistics.jsonl").read_text().splitlines()]
+    assert sent[0]["cpu_window_s"] == 18 and sent[0]["cpu_s"] == 2.0
+
+
 def test_cpu_time_is_that_of_the_job_that_ran_longest(tmp_path: Path) -> None:
-    started = {"t_s": 1.0, "event": "job_started", "function": 1, "scenario_instance_id": 1}
-    events = [
-        {**started, "job": job, "entity": "satvpn_pc_1", "instance_id": number} for job, number in (("a", 1), ("b", 2))
-    ]
-    (tmp_path / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+    jobs_started(tmp_path, "a", "b")
     metadata = {"time": 1, "job_name": "b", "agent_name": "x", "job_instance_id": 2, "scenario_instance_id": 1}
     (tmp_path / "statistics.jsonl").write_text(json.dumps({"received_bytes": 2 * 10**9, "_metadata": metadata}) + "\n")
     zero, one, two = sample(0, {}), sample(1, {("box_1", "openvpn"): 0.5}), sample(10, {("box_1", "openvpn"): 4.5})

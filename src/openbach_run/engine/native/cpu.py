@@ -4,8 +4,8 @@
 From /proc/PID/stat: user and system time of a process and of its children that have ended, in ticks of 10 ms; what the
 kernel does for a packet in a soft interrupt counts for the process that it interrupts. A process that has ended counts for its
 host and program as it was seen last, what came after that for its parent. The sum is that of the run's cgroup, where one
-could be made. It is taken over the job that measures: of those that ended by themselves one that says how much it has
-transferred, or else the one that ran longest.
+could be made. It is taken over the job that measures: of those that ended by themselves, and did not only wait for the path, one
+that says how much it has transferred, or else the one that ran longest.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ PERIOD_S = 0.5
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 BYTES = ("received_bytes", "bytes")
 """Statistics that say what a job has transferred."""
+WAITING = ("path_ready", "vpn")
+"""Jobs that end by themselves when what they wait for is there: a VPN that logs in may take longer than a measurement."""
 DIRECTOR = "director"
 """The host of process 1, and of orphans that have ended."""
 IN_RUN, BY_PROGRAM = "cpu", "cpu_by_program"
@@ -187,10 +189,13 @@ def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
     for one in statistics(run_dir):
         instance = one["_metadata"].get("job_instance_id", 0)
         sizes[instance] += sum(one[name] for name in BYTES if isinstance(one.get(name), int | float))
+    jobs = {one["instance_id"]: one for one in events(run_dir) if one["event"] == "job_started"}
     transferring = [instance for instance in windows if sizes[instance]]
-    measuring = max(transferring or windows, key=lambda one: windows[one].after.time_s - windows[one].before.time_s)
+    busy = [instance for instance in windows if jobs[instance]["job"] not in WAITING]
+    measuring = max(
+        transferring or busy or windows, key=lambda one: windows[one].after.time_s - windows[one].before.time_s
+    )
     before, after, size = windows[measuring].before, windows[measuring].after, sizes[measuring]
-    job = next(event for event in events(run_dir) if event.get("instance_id") == measuring)
     by_program = {one: time_s - before.programs_s.get(one, 0) for one, time_s in after.programs_s.items()}
     hosts: dict[str, float] = defaultdict(float)
     for (host, _), time_s in by_program.items():
@@ -211,8 +216,8 @@ def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
     with (run_dir / "statistics.jsonl").open("a") as file:
         for name, suffix, values in lines:
             metadata = {
-                "time": time.time_ns() // 1_000_000, "job_name": name, "agent_name": job["entity"],
-                "job_instance_id": measuring, "scenario_instance_id": job["scenario_instance_id"],
+                "time": time.time_ns() // 1_000_000, "job_name": name, "agent_name": jobs[measuring]["entity"],
+                "job_instance_id": measuring, "scenario_instance_id": jobs[measuring]["scenario_instance_id"],
                 **({"suffix": suffix} if suffix else {}),
             }  # fmt: skip
             file.write(json.dumps({**values, "_metadata": metadata}) + "\n")
