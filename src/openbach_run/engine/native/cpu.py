@@ -4,8 +4,8 @@
 From /proc/PID/stat: user and system time of a process and of its children that have ended, in ticks of 10 ms; what the
 kernel does for a packet in a soft interrupt counts for the process that it interrupts. A process that has ended counts for its
 host and program as it was seen last, what came after that for its parent. The sum is that of the run's cgroup, where one
-could be made. It is taken over the job that measures: of those that ended by themselves, and did not only wait for the path, one
-that says how much it has transferred, or else the one that ran longest.
+could be made. It is taken over the job that measures: of those that ended by themselves one that says how much it has
+transferred, or else the one that ran longest and did not only wait for the path.
 """
 
 from __future__ import annotations
