@@ -29,7 +29,7 @@ COMMANDS = {
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
     "package": "openbach_run.openbach.project",
-    "serve": "openbach_run.web.serve",
+    "serve": "openbach_run.web.command",
 }
 """First argument → module whose `main(argv)` takes the others and returns the exit code."""
 

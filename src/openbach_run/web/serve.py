@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run serve`: a local OpenBACH controller with a page of its own, executing in virtual time."""
+"""A local OpenBACH controller with a page of its own, executing in virtual time: what `openbach-run serve` does."""
 
 from __future__ import annotations
 
@@ -24,89 +24,22 @@ from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package, load_packages, parts_of
 from openbach_run.openbach.project import load_scenarios
-from openbach_run.paths import INVENTORY, REPOSITORY
+from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.app import make_app
+from openbach_run.web.command import PORT
 from openbach_run.web.connections import CONNECTIONS, config, connections_for, log_few_lines
 from openbach_run.web.platform import Platform
 from openbach_run.web.sessions import LOGIN, Sessions
 
-PORT = 8000
 LEAST_PASSWORD = 12
 BACKLOG = 512
 LOCK = "serve.lock"
 
-DESCRIPTION = """\
-Serves a page on which scenarios are chosen, launched and compared, and the REST API of an
-OpenBACH controller, for its web UI and its auditorium scripts. What is launched runs in
-virtual time on this machine. Without --listen only this machine is served.
 
-The address that is printed has a token in it, which logs your browser in. For scripts and
-for --engine controller the file "controller" in this directory has login and password (it
-is for your eyes only; one for another controller is left alone). Each start makes a new
-token; a password that stays is that of --password-file.
-"""
-EPILOG = """\
-examples:
-  openbach-run serve
-      then open the address that it prints, http://127.0.0.1:8000/?token=…
-  python3 list_projects.py
-      a script of OpenBACH's auditorium, in the same directory (the scripts know port 8000 only)
-  openbach-run geo --engine controller --results results/by-controller
-      a scenario through the REST API, in the same directory
-  openbach-run serve --listen 172.20.34.5 --password-file ~/.openbach-run-password
-      for a whole laboratory, as user openbach; put a TLS proxy before it on a network that you do not trust
-"""
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        "openbach-run serve",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument(
-        "--listen", default="127.0.0.1", metavar="ADDRESS", help="address to serve on (default 127.0.0.1)"
-    )
-    made.add_argument("--port", type=int, default=PORT, help=f"port; 0 takes a free one (default {PORT})")
-    made.add_argument(
-        "--results", type=Path, default=Path("results"), metavar="DIR",
-        help="where records and the list of instances are kept (default results, as for other commands)",
-    )  # fmt: skip
-    made.add_argument(
-        "--password-file", type=Path, metavar="FILE",
-        help=f"its first line is a password of user {LOGIN}, beside the token of each start",
-    )  # fmt: skip
-    made.add_argument(
-        "--web-ui", type=Path, metavar="DIR",
-        help="also serve OpenBACH's own web UI, at /app: the folder ansible/roles/install_auditorium/files/frontend of a"
-        " checkout of OpenBACH",
-    )  # fmt: skip
-    made.add_argument(
-        "--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)"
-    )
-    made.add_argument(
-        "--with", type=Path, action="append", default=[], metavar="DIR", dest="additions",
-        help="VPNs, congestion controls, jobs, satellites of yours: a directory of this checkout's shape",
-    )  # fmt: skip
-    made.add_argument(
-        "--jobs", type=Path, action="append", default=[], metavar="PATH",
-        help="more jobs: a folder of packages, or a JSON file of argument trees",
-    )  # fmt: skip
-    made.add_argument(
-        "--inventory",
-        type=Path,
-        default=INVENTORY,
-        metavar="FILE",
-        help="the hosts and networks (default inventory.yml)",
-    )
-    return made
-
-
-def main(argv: list[str]) -> int:
-    arguments = parser().parse_args(argv)
+def serve(arguments: argparse.Namespace) -> None:
+    """Until Ctrl-C. Raises InputError."""
     additions = Additions.beside_ours(arguments.additions)
     packages = load_packages([*arguments.jobs, *additions.jobs], additions)
     if arguments.web_ui is not None and not (arguments.web_ui / "index.html").is_file():
@@ -125,7 +58,6 @@ def main(argv: list[str]) -> int:
                 print(f"http://{place}/?token={sessions.token}   (Ctrl-C ends it)", flush=True)
                 with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
                     uvicorn.Server(config(app, connections)).run(sockets=[listening])
-    return 0
 
 
 def application(
