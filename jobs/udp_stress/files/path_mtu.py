@@ -14,8 +14,8 @@ HEADERS_BYTES = 28
 """IPv4 and ICMP, or IPv4 and UDP."""
 LEAST_BYTES = 576
 """What every host takes: RFC 791, 3.1."""
-TRIES = 3
-"""A lost ping says nothing of its size."""
+ANSWER_LIMIT_S, INTERVAL_S = 2, 0.5
+"""A lost ping says nothing of its size: there is another after each interval, until one is answered."""
 
 
 def first_mtu(destination_ip: str) -> int:
@@ -25,21 +25,8 @@ def first_mtu(destination_ip: str) -> int:
 
 
 def fits(destination_ip: str, packet_bytes: int) -> bool:
-    command = [
-        "ping",
-        "-n",
-        "-q",
-        "-c",
-        "1",
-        "-W",
-        "2",
-        "-M",
-        "do",
-        "-s",
-        str(packet_bytes - HEADERS_BYTES),
-        destination_ip,
-    ]
-    return any(subprocess.run(command, check=False, capture_output=True).returncode == 0 for _ in range(TRIES))
+    words = f"-n -q -c 1 -i {INTERVAL_S} -w {ANSWER_LIMIT_S} -M do -s {packet_bytes - HEADERS_BYTES}"
+    return subprocess.run(["ping", *words.split(), destination_ip], check=False, capture_output=True).returncode == 0
 
 
 def largest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:
