@@ -8,7 +8,8 @@ follows the clock, and changes a transfer too (by up to 2 %): so what counts is 
 bucket; virtual time as it is stands beside it. A clock ten times slower (`--clocks real,real/10`) makes ten times less of
 whatever disturbs the machine. Real time takes real time: some 10 s a run and half an hour with three repetitions, and of
 real/10 ten times that. Nothing else should run meanwhile. A guest a hundred times slower hardly uses the CPU, and a
-disturbance of 10 ms is 0.1 ms for it: with `--clocks real/100 --workers 24` two dozen run at the same time.
+disturbance of 10 ms is 0.1 ms for it: with `--clocks real/100 --workers 24` two dozen run at the same time. Or virtual time
+gets a disturbance: with `--jitter-ms 0.5` downloads with the same bucket have so much jitter on the satellite link.
 """
 
 from __future__ import annotations
@@ -100,13 +101,16 @@ def main() -> None:
     parser.add_argument("--controls", default=CONTROLS)
     parser.add_argument("--orbits", default=ORBITS)
     parser.add_argument("--clocks", default=REAL, help="real ones (default real)")
+    parser.add_argument("--jitter-ms", type=float, default=0, help="of downloads in virtual time with the same bucket")
     parser.add_argument("--workers", type=int, help="runs at the same time in real time (default 1)")
     parser.add_argument("--results", type=Path, help="kept there; what is there is not run again")
     arguments = parser.parse_args()
     print(
         f"load average {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs, {arguments.repetitions} repetitions"
     )
-    print("token bucket: one packet (1540 bytes) in virtual time, ten (15400 bytes) in real time", flush=True)
+    print("token bucket: one packet (1540 bytes) in virtual time, ten (15400 bytes) in real time")
+    if arguments.jitter_ms:
+        print(f"jitter of downloads in virtual time with ten packets: {arguments.jitter_ms:g} ms", flush=True)
     with tempfile.TemporaryDirectory() as name:
         place = arguments.results or Path(name)
         same = ["loss=0", f"vpn={arguments.vpns}", "--seeds", str(arguments.repetitions)]
@@ -115,6 +119,8 @@ def main() -> None:
         pings: dict[str, dict[Cell, list[float]]] = {clock: {} for clock in clocks}
         for orbit, clock in itertools.product(arguments.orbits.split(","), clocks):
             words = [f"cc={arguments.controls}", f"size={arguments.size}", *same]
+            if clock == SAME_BUCKET and arguments.jitter_ms:
+                words.append(f"jitter_ms={arguments.jitter_ms:g}")
             keys = ("orbit", "vpn", "cc")
             options = options_of(clock, arguments.workers, Path(name))
             times[clock] |= measured(orbit, "transfer_time_s", keys, place / f"{orbit}-{_file(clock)}", options, words)

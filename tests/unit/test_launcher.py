@@ -84,6 +84,6 @@ def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, s
 
 def test_what_is_compiled_once_is_kept() -> None:
     """Each start took 0.3 s of CPU more where PYTHONDONTWRITEBYTECODE is set, as it is in many containers."""
-    command = [entry.LAUNCHER, "python", "-c", "import sys; print(sys.dont_write_bytecode)"]
+    command = [str(entry.LAUNCHER), "python", "-c", "import sys; print(sys.dont_write_bytecode)"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OPENBACH_RUN_EXTRA": "dev"}
     assert subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout == "False\n"
