@@ -68,3 +68,5 @@ SATELLITE_JOB = REPOSITORY / "jobs/satcom_link/files"
 """The job brings what a link file is, and the constellation."""
 PROJECT = "satvpn"
 """What our project is called on a controller."""
+CONTROLLER_PORT = 8000
+"""Where an OpenBACH controller answers if its address does not say."""

@@ -6,10 +6,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from openbach_run.paths import INVENTORY
+from openbach_run.paths import CONTROLLER_PORT, INVENTORY
 from openbach_run.web.sessions import LOGIN
-
-PORT = 8000
 
 DESCRIPTION = """\
 Serves a page on which scenarios are chosen, launched and compared, and the REST API of an
@@ -44,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--listen", default="127.0.0.1", metavar="ADDRESS", help="address to serve on (default 127.0.0.1)"
     )
-    made.add_argument("--port", type=int, default=PORT, help=f"port; 0 takes a free one (default {PORT})")
+    made.add_argument(
+        "--port", type=int, default=CONTROLLER_PORT, help=f"port; 0 takes a free one (default {CONTROLLER_PORT})"
+    )
     made.add_argument(
         "--results", type=Path, default=Path("results"), metavar="DIR",
         help="where records and the list of instances are kept (default results, as for other commands)",

@@ -24,11 +24,10 @@ from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package, load_packages, parts_of
 from openbach_run.openbach.project import load_scenarios
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import CONTROLLER_PORT, REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.app import make_app
-from openbach_run.web.command import PORT
 from openbach_run.web.connections import CONNECTIONS, config, connections_for, log_few_lines
 from openbach_run.web.platform import Platform
 from openbach_run.web.sessions import LOGIN, Sessions
@@ -115,7 +114,7 @@ def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]
     host, _, port = place.rpartition(":")
     host = wildcard.get(host, host)
     try:
-        write_access(file, host if int(port) == PORT else f"{host}:{port}", LOGIN, sessions.token)
+        write_access(file, host if int(port) == CONTROLLER_PORT else f"{host}:{port}", LOGIN, sessions.token)
         written = file.read_bytes()
     except InputError as error:
         written, tell = None, True

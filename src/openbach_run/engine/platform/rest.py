@@ -24,8 +24,8 @@ import requests
 
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.scenario import read_json
+from openbach_run.paths import CONTROLLER_PORT
 
-PORT = 8000
 TIMEOUT_S = 30.0
 """For a whole answer, from the request on."""
 LOST_LIMIT_S = 120.0
@@ -126,7 +126,7 @@ def base_url(address: str) -> str:
     url = address if "://" in address else f"http://{address}"
     try:
         parts = urlsplit(url)
-        port = parts.port or (PORT if "://" not in address else None)
+        port = parts.port or (CONTROLLER_PORT if "://" not in address else None)
     except ValueError as error:
         raise InputError(f"controller {address!r}: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
@@ -248,7 +248,7 @@ class Controller:
             if "json" in answer.kind:
                 raise Lost(f"{self.access.url}: the connection was dropped in the middle of the answer") from None
             text = f"{self.access.url} answers what is not JSON: is an OpenBACH controller there? "
-            raise Refused(answer.status, f"{text}Port {PORT} is its usual one") from None
+            raise Refused(answer.status, f"{text}Port {CONTROLLER_PORT} is its usual one") from None
 
     def _words(self, answer: Answer, method: str, route: str) -> str:
         """What a refusal means, with the controller's own reason."""
