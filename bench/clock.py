@@ -7,7 +7,7 @@ real time a repetition differs by whatever else the machine did. Printed are the
 follows the clock, and changes a transfer too (by up to 2 %): so what counts is real time against virtual time with the same
 bucket; virtual time as it is stands beside it. A clock ten times slower (`--clocks real,real/10`) makes ten times less of
 whatever disturbs the machine. Real time takes real time: some 10 s a run and half an hour with three repetitions, and of
-real/10 ten times that. Nothing else should run meanwhile. A guest a hundred times slower hardly uses the CPU, and a
+real/10 ten times that. Nothing else should run meanwhile. A guest a hundred times slower uses 2 % of a CPU, and a
 disturbance of 10 ms is 0.1 ms for it: with `--clocks real/100 --workers 24` two dozen run at the same time. Or virtual time
 gets a disturbance: with `--jitter-ms 0.5` downloads with the same bucket have so much jitter on the satellite link.
 """

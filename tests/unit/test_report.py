@@ -535,6 +535,18 @@ def test_no_heading_is_alone_at_a_pages_foot(report: Path) -> None:
         assert size_pt <= BODY_PT, f"page {number + 1} ends with a heading of {size_pt} pt"
 
 
+def test_sections_behind_many_figures_have_tables_only(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report of 10 000 cells ended in `'drawn' is undefined`."""
+    monkeypatch.setattr(write, "MOST_DRAWINGS", 1)
+    assert main.main(["report", str(results), "-o", str(tmp_path / "large"), "--quiet"]) == 0
+    drawn = len(list((tmp_path / "large/figures").glob("*.svg")))
+    text = (tmp_path / "large/report.md").read_text()
+    assert text.count("![Figure") == drawn > 0
+    assert text.count(f"Without figures: the sections before it have {drawn}.") == text.count("Without figures") > 0
+
+
 def test_the_appendix_has_the_method_and_the_limitations_in_full(results: Path, tmp_path: Path) -> None:
     assert main.main(["report", str(results), "-o", str(tmp_path / "full"), "--quiet", "--appendix"]) == 0
     text = (tmp_path / "full/report.md").read_text()

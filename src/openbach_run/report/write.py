@@ -81,6 +81,7 @@ def write(
         by_document=verdicts.by_document(claims, published.titles(PUBLISHED)),
         undecided=verdicts.undecided(judged),
         sections=sections,
+        drawn=drawn,
         tables=named_tables,
         of_others=list(of_others),
         appendix=appendix,
