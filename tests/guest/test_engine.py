@@ -17,8 +17,11 @@ from conftest import REPOSITORY
 
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import SILENCE_LIMIT_S, VirtualEngine
+from openbach_run.engine.virtual.image import GUEST_PYTHON
 
 GuestRun = Callable[..., Outcome]
+UNCHECKED_HASH = 0b01
+"""Of the flags of a compiled file (PEP 552)."""
 
 
 def engine_with(folder: Path, *parts: str, silence_limit_s: float = SILENCE_LIMIT_S) -> VirtualEngine:
@@ -61,6 +64,14 @@ def test_an_empty_run_ends_well(guest_run: GuestRun) -> None:
     outcome = guest_run(FINISH)
     assert outcome.error is None
     assert outcome.virtual_s < 1
+
+
+def test_no_compiled_file_depends_on_the_time_of_its_source(tmp_path: Path) -> None:
+    """Where PYTHONDONTWRITEBYTECODE is not set, some did: Python wrote into the tree of a bundle, which then was damaged."""
+    library = engine_with(tmp_path, FINISH).image.root / "usr/lib" / GUEST_PYTHON
+    compiled = {file.name: int.from_bytes(file.read_bytes()[4:8], "little") for file in library.rglob("*.pyc")}
+    assert len(compiled) > 100
+    assert [name for name, flags in compiled.items() if flags != UNCHECKED_HASH] == []
 
 
 def test_a_program_that_computes_for_ever_is_named(guest_run: GuestRun) -> None:

@@ -45,6 +45,9 @@ UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info"
 GUEST_PYTHON = "python3.13"
 BESIDE_THE_ROOT = (IMAGE_FILE := "image.json", COPYRIGHT := "copyright")
 """What a tree's directory has besides `root`, which is what the guest sees: the packages, and their licences."""
+WRITES_NOTHING = "-B"
+"""Of Python: else it would compile what it imports itself by the times of the sources; a copy of the tree (a bundle) has other
+times, and Python would write there."""
 IDENTITY = "identity"
 
 
@@ -77,7 +80,7 @@ def ensure_image(cache: Path, guest_dir: Path, packages: Iterable[str], progress
     names = sorted({*wanted["packages"], *packages})
     own = json.dumps([wanted["suites"], wanted["pins"], wanted["beside"], DIRECTORIES, LINKS, FILES, UNUSED])
     init = guest_dir / "init.py"
-    place = cache / f"image-{content_hash([init], guest_dir, own, *names, *BESIDE_THE_ROOT)}"
+    place = cache / f"image-{content_hash([init], guest_dir, own, *names, *BESIDE_THE_ROOT, WRITES_NOTHING)}"
     apt = Apt(
         cache / "apt-image", tuple(wanted["suites"]), {suite: tuple(pin) for suite, pin in wanted["pins"].items()}
     )
@@ -143,18 +146,9 @@ def compile_python(root: Path, directory: Path, seen_as: str) -> None:
     Without this every run would compile anew, or the first one would differ from the next: a program that finds
     its compiled form makes other system calls than one that does not.
     """
-    compileall = [
-        "-m",
-        "compileall",
-        "-q",
-        "--invalidation-mode",
-        "unchecked-hash",
-        "-s",
-        str(directory),
-        "-p",
-        seen_as,
-    ]
-    run_python(root, ["-S", *compileall, str(directory)], f"compiling {directory}")
+    compileall = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+    paths = ["-s", str(directory), "-p", seen_as, str(directory)]
+    run_python(root, ["-S", *compileall, *paths], f"compiling {directory}")
 
 
 def run_python(root: Path, arguments: Sequence[str], what: str, **environment: str) -> str:
@@ -162,7 +156,7 @@ def run_python(root: Path, arguments: Sequence[str], what: str, **environment: s
     python = [
         *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--inhibit-cache"),
         *("--library-path", str(root / "usr/lib/x86_64-linux-gnu")),
-        str(root / "usr/bin" / GUEST_PYTHON),
+        *(str(root / "usr/bin" / GUEST_PYTHON), WRITES_NOTHING),
     ]
     return run([*python, *arguments], what, PYTHONHOME=str(root / "usr"), PYTHONHASHSEED="0", **environment)
 
