@@ -104,6 +104,33 @@ def captures(place: Path) -> Counter[str]:
     return Counter(record.capture_hash for record in Store(place).all())
 
 
+class OnItsWay(Future[Any]):
+    """As a future of Dask's, whose result must not be asked for with a time-out that ends as the result comes."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self.done():
+            raise UnboundLocalError("cannot access local variable 'result' where it is not associated with a value")
+        return super().result(timeout)
+
+
+def test_a_result_is_asked_for_when_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of some 2 s, after which a look at the workers was due, ended the campaign."""
+    monkeypatch.setattr(cluster, "_client", lambda scheduler: Client({"a": Worker(right)}, monkeypatch))
+    monkeypatch.setattr(cluster, "LOOK_S", 0.001)
+    engine = ClusterEngine(cast(Any, Engine()), "tcp://made-up:8786", {})
+    future, looked = OnItsWay(), threading.Event()
+    monkeypatch.setattr(engine, "_expect_workers", looked.set)
+
+    def end() -> None:
+        looked.wait()
+        future.set_result("done")
+
+    worker = threading.Thread(target=end)
+    worker.start()
+    assert engine._result(future) == cast(Any, "done")
+    worker.join()
+
+
 def test_right_workers_are_checked_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workers, here = execute({"a": right, "b": right}, tmp_path, monkeypatch)
     assert here.runs == 1, "the first run of all; after it the workers check each other"

@@ -185,12 +185,17 @@ class ClusterEngine:
         return f"the Dask worker {self._workers.get(worker, worker)}"
 
     def _result(self, future: Any) -> Executed:
-        """Raises SetupError when there is no worker for it and none comes."""
+        """Raises SetupError when there is no worker for it and none comes. Asked for a result that is on its way when the time
+        is over, Dask (2026.8) ends in an UnboundLocalError: so it is asked when there is one."""
+        ended = threading.Event()
+        future.add_done_callback(lambda _: ended.set())
         while True:
             try:
-                done: Executed = future.result(LOOK_S)
+                while not ended.wait(LOOK_S):
+                    self._expect_workers()
+                done: Executed = future.result(WORKERS_LIMIT_S)
                 return done
-            except TimeoutError:
+            except TimeoutError:  # its worker has died, and another one is to execute it again
                 self._expect_workers()
 
     def _expect_workers(self, look_s: float = LOOK_S) -> None:
