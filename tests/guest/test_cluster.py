@@ -31,6 +31,8 @@ main()
 """
 """A worker whose captures are not those of other machines."""
 CELLS = ("geo_loss", "vpn=none,wireguard", "cc=bbr,cubic", "loss=0,1", "size=1M", "--seeds", "2")
+RECORDS = f"runs/{'?' * 16}/record.json"
+"""Of runs that are kept: the directory of another one is called RUN_ID.unfinished."""
 
 
 @contextmanager
@@ -98,8 +100,8 @@ def test_a_worker_dies_and_nothing_is_lost_or_kept_twice(
         [sys.executable, "-m", "openbach_run", *arguments],
         cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}, stdout=subprocess.DEVNULL,
     ) as campaign:  # fmt: skip
-        wait_for(lambda: len(list(results.glob("runs/*/record.json"))) >= 3, "the third record")
-        kept = {file: file.stat().st_mtime_ns for file in results.glob("runs/*/record.json")}
+        wait_for(lambda: len(list(results.glob(RECORDS))) >= 3, "the third record")
+        kept = {file: file.stat().st_mtime_ns for file in results.glob(RECORDS)}
         first.kill()
         assert campaign.wait(300) == 0
     assert all(file.stat().st_mtime_ns == when for file, when in kept.items()), "a finished run was run again"

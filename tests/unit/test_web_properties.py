@@ -183,6 +183,15 @@ def test_uploads(client: TestClient, file: bytes) -> None:
         assert everything(client) == before
 
 
+def test_an_upload_with_half_a_character_is_refused(client: TestClient) -> None:
+    """It was kept, and every list of the scenarios then ended in an error."""
+    sent = json.dumps({**SCENARIO, "name": "halved", "description": "\ud800"}).encode()
+    files = {"file": ("mine.json", sent, "application/json")}
+    answer = client.post("/page/import", data={"token": token_of(client)}, files=files, follow_redirects=False)
+    assert answer.status_code == 422 and "mine.json: no JSON" in answer.text
+    assert everything(client)
+
+
 FIELDS = ["value.vpn", "values.loss", "values.size", "seeds", "value.cc", "value.x"]
 
 

@@ -84,16 +84,23 @@ def services(request: Request) -> Services:
 
 
 async def json_body(request: Request) -> dict[str, Any]:
-    """The JSON object of a request, {} for none. Texts, numbers and depth are such that an answer can hold them again."""
+    """The JSON object of a request, {} for none."""
     try:
-        text = (await request.body()).decode()
-        body = json.loads(text, parse_constant=_no_number, parse_float=_finite) if text else {}
-        json.dumps(body, ensure_ascii=False).encode()
+        sent = await request.body()
+        body = read_json(sent) if sent else {}
     except (ValueError, RecursionError):
         raise Refusal(400, "API error: data should be sent as JSON in the request body") from None
     if not isinstance(body, dict):
         raise Refusal(400, "API error: a JSON object is expected in the request body")
     return body
+
+
+def read_json(sent: bytes) -> Any:
+    """What somebody has sent. Texts, numbers and depth are such that an answer can hold them again. Raises ValueError,
+    RecursionError."""
+    read = json.loads(sent.decode(), parse_constant=_no_number, parse_float=_finite)
+    json.dumps(read, ensure_ascii=False).encode()
+    return read
 
 
 def _no_number(text: str) -> Any:

@@ -8,7 +8,6 @@ Plain HTML from templates/, a style sheet and small scripts from static/, uPlot 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +23,7 @@ from openbach_run.openbach.refusals import Malformed
 from openbach_run.paths import PROJECT
 from openbach_run.satellite.plot import draw
 from openbach_run.web import answers, ask, launches, links, sets
-from openbach_run.web.answers import Json, Services, With, not_found
+from openbach_run.web.answers import Json, Services, With, not_found, read_json
 from openbach_run.web.instances import find_scenario, read_scenario
 from openbach_run.web.page_results import LOOK_S, address
 from openbach_run.web.render import Form, check_token, shown
@@ -142,7 +141,7 @@ def import_scenario(request: Request, form: Form, services: With) -> Response:
     if not isinstance(file, UploadFile):
         return _home(request, services, 422, "Choose a scenario file first")
     try:
-        read = read_scenario(services, json.loads(file.file.read()))
+        read = read_scenario(services, read_json(file.file.read()))
         services.database.put_scenario(PROJECT, read)
     except Malformed as error:
         return _home(request, services, 422, f"{file.filename}: {error}")
