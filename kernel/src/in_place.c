@@ -45,6 +45,7 @@
 #include <mem_user.h>
 #include <os.h>
 #include <skas.h>
+#include <sysdep/mcontext.h>
 #include <sysdep/stub.h>
 #include <timetravel.h>
 #include <in_place.h>
@@ -58,15 +59,13 @@ struct um_process {
 	unsigned int turn;
 	/* The state of the kernel's mappings that it has (kernel_unmappings). */
 	unsigned long kernel_unmappings;
-	/* A signal of the kernel was on the stack of programs' signals. */
-	bool overwritten;
 	struct um_process *next, *next_free;
 };
 
 /* What a process has, in the kernel's memory. */
 struct pages {
 	struct stub_data data;
-	/* The stack of programs' signals after the first one. */
+	/* The stack of programs' signals after the first one, for end_signal(). */
 	unsigned char first_signal[UM_KERN_PAGE_SIZE];
 	struct um_process process;
 };
@@ -88,11 +87,16 @@ static unsigned long kernel_unmappings;
 #define OWN_STACK_SIZE	(16 * UM_KERN_PAGE_SIZE)
 static char *own_stack;
 
+/* The parts of the floating point registers that a signal saves; 0 without xsave. */
+unsigned long fp_features;
+
 static unsigned long kernel_fs;
 static bool has_fsgsbase;
 #ifndef HWCAP2_FSGSBASE
 #define HWCAP2_FSGSBASE	(1 << 1)
 #endif
+
+#define TRAP_FLAG	(1UL << 8)	/* a signal after one instruction */
 
 #define SPIN_CPU_LIMIT_NS	(20 * 1000000000LL)
 
@@ -228,9 +232,10 @@ static void note_signal(struct stub_data *data, int signal, siginfo_t *info, voi
 static void stopped(int signal, siginfo_t *info, void *context)
 {
 	if (!in_program) {
+		if (signal == SIGALRM)
+			return;
 		if (signal == SIGSYS)
 			die("a system call from outside the kernel's text\n");
-		here->overwritten = true;
 		hard_handler(signal, info, context);
 		return;
 	}
@@ -241,6 +246,14 @@ static void stopped(int signal, siginfo_t *info, void *context)
 	longjmp(program_stopped, 1);
 }
 
+static unsigned long features_in(ucontext_t *context)
+{
+	/* The last bytes of the part that is as fxsave leaves it */
+	struct _fpx_sw_bytes *saved = (void *)context->uc_mcontext.fpregs + 512 - sizeof(*saved);
+
+	return saved->magic1 == FP_XSTATE_MAGIC1 ? saved->xstate_bv : 0;
+}
+
 /* The first signal, of which the stack of all later ones is made. */
 static void born(int signal, siginfo_t *info, void *context)
 {
@@ -248,6 +261,7 @@ static void born(int signal, siginfo_t *info, void *context)
 	struct pages *pages = pages_of(me);
 
 	note_signal(&pages->data, signal, info, context);
+	fp_features = features_in(context);
 	memcpy(pages->first_signal, pages->data.sigstack, sizeof(pages->first_signal));
 	on_own_stack((void (*)(void *))wait_for_turn, me);
 }
@@ -263,11 +277,10 @@ static void handle(int signal, void (*handler)(int, siginfo_t *, void *))
 		.handler = handler,
 		.flags = SA_ONSTACK | SA_NODEFER | SA_SIGINFO | 0x04000000 /* SA_RESTORER */,
 		.restorer = stub_signal_restorer,
-		.mask = ~(1ULL << (SIGSEGV - 1) | 1ULL << (SIGBUS - 1)),
 	};
 
 	if (!handler)
-		action.flags = action.mask = 0;
+		action.flags = 0;
 	if (stub_syscall4(__NR_rt_sigaction, signal, (unsigned long)&action, 0,
 			  sizeof(action.mask)))
 		die("a signal's handler was refused\n");
@@ -467,35 +480,128 @@ int map_in_place(struct mm_id *id)
 	return 0;
 }
 
-/* What the program is to go on with is in its stub_data. Returns when it has stopped. */
-void run_in_place(struct mm_id *id, unsigned long fs)
-{
-	struct stub_data *data = (void *)id->stack;
-	unsigned long frame = STUB_DATA + offsetof(struct stub_data, sigstack) +
-			      data->mctx_offset - offsetof(ucontext_t, uc_mcontext);
+/*
+ * From a program's call of the kernel (direct_calls.c). What it may change it uses
+ * first: %rcx and %r11, as a system call does. %eax has the call's number.
+ */
+unsigned long *direct_gp, direct_stack, go_on_at;
+void *direct_fp;
 
-	if (data->arch_data.sync & STUB_SYNC_GS_BASE)
-		stub_syscall2(__NR_arch_prctl, ARCH_SET_GS, data->arch_data.gs_base);
-	data->arch_data.sync = 0;
-	if (setjmp(program_stopped))
-		return;
-	in_program = true;
-	barrier();
-	set_fs(fs);
+#define TEXT(number)	#number
+#define GP_TEXT(number)	TEXT(number * 8)
+#define GP(number)	GP_TEXT(number)
+#define OTHER_REGISTERS(move)						\
+	move(r15, HOST_R15) move(r14, HOST_R14) move(r13, HOST_R13)	\
+	move(r12, HOST_R12) move(rbp, HOST_BP) move(rbx, HOST_BX)	\
+	move(r10, HOST_R10) move(r9, HOST_R9) move(r8, HOST_R8)		\
+	move(rdx, HOST_DX) move(rsi, HOST_SI)
+#define STORE(register, number)	"mov %" #register ", " GP(number) "(%rcx)\n"
+#define LOAD(register, number)	"mov " GP(number) "(%rdi), %" #register "\n"
+
+asm(".text\n"
+    ".globl direct_call\n"
+    "direct_call:\n"
+    "	mov direct_gp, %rcx\n"
+    "	mov %rsp, %r11\n"
+    OTHER_REGISTERS(STORE)
+    STORE(rdi, HOST_DI)
+    STORE(rax, HOST_ORIG_AX)
+    "	mov (%r11), %r15\n"
+    STORE(r15, HOST_IP)
+    STORE(r15, HOST_CX)
+    "	lea 8(%r11), %r15\n"
+    STORE(r15, HOST_SP)
+    "	mov direct_stack, %rsp\n"
+    "	pushfq\n"
+    "	pop %r15\n"
+    STORE(r15, HOST_EFLAGS)
+    STORE(r15, HOST_R11)
+    "	cld\n"
+    "	mov direct_fp, %r15\n"
+    "	mov fp_features, %eax\n"
+    "	mov fp_features + 4, %edx\n"
+    "	xsave64 (%r15)\n"
+    "	jmp called\n"
+    /* go_on(gp, fp): all of the program's registers are those */
+    "go_on:\n"
+    "	mov fp_features, %eax\n"
+    "	mov fp_features + 4, %edx\n"
+    "	xrstor64 (%rsi)\n"
+    LOAD(rax, HOST_IP)
+    "	mov %rax, go_on_at\n"
+    "	pushq " GP(HOST_EFLAGS) "(%rdi)\n"
+    "	popfq\n"
+    OTHER_REGISTERS(LOAD)
+    LOAD(r11, HOST_R11)
+    LOAD(rcx, HOST_CX)
+    LOAD(rax, HOST_AX)
+    LOAD(rsp, HOST_SP)
+    LOAD(rdi, HOST_DI)
+    "	jmp *go_on_at\n");
+
+extern void go_on(unsigned long *gp, void *fp) __attribute__((noreturn));
+
+__attribute__((used, noreturn)) static void called(void)
+{
+	set_fs(kernel_fs);
+	in_program = false;
+	stops++;
+	longjmp(program_stopped, 2);
+	__builtin_unreachable();
+}
+
+/* As a signal's end does it, for what go_on() cannot: a step of one instruction. */
+static void end_signal(struct mm_id *id, struct uml_pt_regs *regs)
+{
+	struct pages *pages = pages_of(id->process);
+	unsigned long frame;
+
+	memcpy(pages->data.sigstack, pages->first_signal, sizeof(pages->first_signal));
+	if (set_stub_state(regs, &pages->data, 1))
+		die("a program's registers were refused\n");
+	pages->data.arch_data.sync = 0;
+	frame = STUB_DATA + offsetof(struct stub_data, sigstack) +
+		pages->data.mctx_offset - offsetof(ucontext_t, uc_mcontext);
+	set_fs(regs->gp[HOST_FS_BASE]);
 	asm volatile("mov %0, %%rsp\n\tsyscall"
 		     : : "r" (frame), "a" (__NR_rt_sigreturn) : "memory");
 	__builtin_unreachable();
 }
 
-/* Before what the program is to go on with is written there. */
-void ready_in_place(struct mm_id *id)
+/*
+ * Lets the program go on with its registers until it stops. Returns the signal it
+ * stopped with, whose state is in its stub_data; if that was none but a direct call,
+ * SIGSYS, and regs has the state.
+ */
+int run_in_place(struct mm_id *id, struct uml_pt_regs *regs, int single_stepping)
 {
-	struct um_process *me = id->process;
+	struct stub_data *data = (void *)id->stack;
+	unsigned long gs = regs->gp[HOST_GS_BASE];
 
-	if (me->overwritten)
-		memcpy(pages_of(me)->data.sigstack, pages_of(me)->first_signal,
-		       sizeof(pages_of(me)->first_signal));
-	me->overwritten = false;
+	enter_process(id);
+	if (data->arch_data.gs_base != gs)
+		stub_syscall2(__NR_arch_prctl, ARCH_SET_GS, gs);
+	data->arch_data.gs_base = gs;
+	direct_gp = regs->gp;
+	direct_fp = regs->fp;
+	direct_stack = (unsigned long)__builtin_frame_address(0) - 1024 - sizeof(long);
+	switch (setjmp(program_stopped)) {
+	case 0:
+		break;
+	case 1:
+		regs->direct = 0;
+		return data->signal;
+	default:
+		regs->direct = 1;
+		return SIGSYS;
+	}
+	in_program = true;
+	barrier();
+	if (single_stepping || !fp_features)
+		end_signal(id, regs);
+	regs->gp[HOST_EFLAGS] &= ~TRAP_FLAG;
+	set_fs(regs->gp[HOST_FS_BASE]);
+	go_on(regs->gp, regs->fp);
 }
 
 int spins_in_place(void)
