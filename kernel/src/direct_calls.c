@@ -100,6 +100,8 @@ void make_direct(struct uml_pt_regs *regs)
 	u32 place;
 	int thunk, i;
 
+	if (!fp_features)
+		return;
 	/* All that is looked at is on one page, and that is the file's. */
 	if (offset < sizeof(fourth_argument) || offset > PAGE_SIZE - SITE_SIZE - sizeof(with_error))
 		return;

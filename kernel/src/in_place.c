@@ -550,14 +550,15 @@ __attribute__((used, noreturn)) static void called(void)
 	__builtin_unreachable();
 }
 
-/* As a signal's end does it, for what go_on() cannot: a step of one instruction. */
-static void end_signal(struct mm_id *id, struct uml_pt_regs *regs)
+/* As a signal's end does it, for what go_on() cannot: a step of one instruction, a CPU without xsave. */
+static void __attribute__((noreturn)) end_signal(struct mm_id *id, struct uml_pt_regs *regs,
+						 int single_stepping)
 {
 	struct pages *pages = pages_of(id->process);
 	unsigned long frame;
 
 	memcpy(pages->data.sigstack, pages->first_signal, sizeof(pages->first_signal));
-	if (set_stub_state(regs, &pages->data, 1))
+	if (set_stub_state(regs, &pages->data, single_stepping))
 		die("a program's registers were refused\n");
 	pages->data.arch_data.sync = 0;
 	frame = STUB_DATA + offsetof(struct stub_data, sigstack) +
@@ -598,7 +599,7 @@ int run_in_place(struct mm_id *id, struct uml_pt_regs *regs, int single_stepping
 	in_program = true;
 	barrier();
 	if (single_stepping || !fp_features)
-		end_signal(id, regs);
+		end_signal(id, regs, single_stepping);
 	regs->gp[HOST_EFLAGS] &= ~TRAP_FLAG;
 	set_fs(regs->gp[HOST_FS_BASE]);
 	go_on(regs->gp, regs->fp);

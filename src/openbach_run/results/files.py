@@ -6,8 +6,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
+import threading
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -91,11 +94,24 @@ def as_json(records: Sequence[Record]) -> str:
     return json.dumps([row(record) for record in records], indent=1) + "\n"
 
 
+def arrow() -> Any:
+    """pyarrow with pyarrow.parquet. It imports numpy, which is two thirds of its CPU time (0.1 s of every command), but can do
+    without (an optional dependency since version 18). So it does in a command, which has imported neither; other threads than
+    the first one could be importing numpy meanwhile, those of `serve` say."""
+    of_command = threading.current_thread() is threading.main_thread()
+    with_numpy = "numpy" in sys.modules or "pyarrow" in sys.modules or not of_command
+    if not with_numpy:
+        sys.modules["numpy"] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        return import_module("pyarrow.parquet") and sys.modules["pyarrow"]
+    finally:
+        if not with_numpy:
+            del sys.modules["numpy"]
+
+
 def write_parquet(records: Sequence[Record], file: Path) -> None:
     """The rows of results.csv: arguments as text, measures with the types, units and titles that their jobs declare."""
-    import pyarrow
-    import pyarrow.parquet
-
+    pyarrow = arrow()
     declared = flat(measures_of_all(records))
     measured = {
         name: measure_of(name, declared)[1] for name in {name for record in records for name in record.measures}
