@@ -3,8 +3,9 @@
 
 perf (Debian's linux-perf) samples all CPUs, and the samples of the command as typed and of all processes below it count: its
 guest, and the host's kernel on its behalf. (Of a command alone perf would sample with a counter that it switches with every
-process; a run switches 200 000 times, and that made it 14 % longer.) A sample is counted for the first cause below that its
-program, its place in the guest's kernel or a function of the host's kernel on its stack belongs to. The table is in
+process.) A sample is counted for the first cause below that its
+program, its place in the guest's kernel or in the guest's memory (its programs), or a function of the host's kernel on its
+stack belongs to. The table is in
 milliseconds of CPU; its sum is that of the samples, and the last line has what the host's kernel accounted to the command
 without perf, the median of some runs.
 """
@@ -33,8 +34,9 @@ from openbach_run.paths import cache_directory  # noqa: E402
 FREQUENCY_HZ = 1000
 REPEATS = 3
 
-SWITCH = "switches between the guest's kernel and its programs"
-SIGNALS = "signals by which a program's system call or fault arrives"
+SWITCH = "calls of the guest's kernel, and switches between programs"
+SIGNALS = "signals by which a program's fault arrives, or a call that is not replaced"
+PAGES = "copying pages for a fork"
 MAPPING = "mapping pages into programs"
 STARTING = "starting and ending processes"
 FILES = "files of the guest (hostfs)"
@@ -56,7 +58,7 @@ IN_GUEST_KERNEL = [
     (r"capture_packet|put_interface|skb_copy_bits", CAPTURE),
     (r"chacha|poly1305|aes|blake2s|sha256|curve25519", "crypto"),
     (
-        r"wait_stub_done|get_stub|set_stub|get_mc|get_regs|userspace$|syscall$|show_clocks|um_tlb_sync|update_pte",
+        r"direct_call|called$|go_on$|stopped$|run_in_place|userspace$|syscall$|get_stub|get_regs|show_clocks|um_tlb_sync|update_pte",
         SWITCH,
     ),
     (r"hostfs_", FILES),
@@ -66,20 +68,15 @@ HOST = {
     "linux": [
         (r"pipe_write|fifo_open", CAPTURE),
         (r"futex", SWITCH),
+        (r"pwrite64", PAGES),
+        (r"x64_sys_mmap|ksys_mmap|munmap", MAPPING),
         (
             r"do_pread|ksys_read|x64_sys_pread64|statx|faccessat|openat|getdents|x64_sys_l?seek|vfs_write|readlink|unlink",
             FILES,
         ),
-        (r"clone|exec|wait4|exit|socketpair|x64_sys_close|pidfd", STARTING),
+        (r"clone|exec|wait4|exit_mmap|do_exit|exit_group|socketpair|x64_sys_close|pidfd", STARTING),
         (r"page_fault", MEMORY),
-        (r"sendmsg|mmap|munmap", MAPPING),
-    ],
-    "uml-userspace": [
-        (r"exit_mmap|do_exit|exit_group|execve", STARTING),
-        (r"x64_sys_mmap|ksys_mmap|munmap|recvmsg|x64_sys_close", MAPPING),
-        (r"futex", SWITCH),
         (r"seccomp|signal|sigreturn|force_sig", SIGNALS),
-        (r"page_fault", "page faults of programs in the host's kernel"),
         (r"schedule|finish_task_switch", SWITCH),
     ],
     "python": [(r"pipe_read", CAPTURE)],
@@ -107,17 +104,16 @@ def causes(samples: str, processes: Container[int], addresses: Mapping[str, int]
         program, process = head.rsplit(maxsplit=1)
         if not stack or int(process) not in processes:
             continue
-        program = {"memfd:uml-use": "uml-userspace"}.get(program, program)
         name, place = re.match(r"\s*[0-9a-f]+ (.*) \((.*)\)$", stack[0]).groups()  # type: ignore[union-attr]
         if place == "[kernel.kallsyms]":
             functions = " ".join(stack)
             rules = HOST.get(program, [])
-            other = HOST_OTHER if program in ("linux", "uml-userspace") else COMMAND
+            other = HOST_OTHER if program == "linux" else COMMAND
             cause = next((cause for pattern, cause in rules if re.search(pattern, functions)), other)
         elif program == "linux" and name in addresses:
             part = parts[max(bisect.bisect(starts, addresses[name]) - 1, 0)][1]
             cause = next((cause for pattern, cause in IN_GUEST_KERNEL if re.match(pattern, name)), part)
-        elif program in ("linux", "uml-userspace"):
+        elif program == "linux":
             cause = "the guest's programs themselves"
         else:
             cause = "hash of the capture" if "blake3" in place else COMMAND
