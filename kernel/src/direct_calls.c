@@ -40,11 +40,15 @@ static const struct {
 	u8 after[2];
 	u8 after_size;
 } known[] = {
-	[ONE_THREAD] = { /* mov 0x10(%rsp), %rax; pop %rbx; ret */
-		{ 0x48, 0x8b, 0x44, 0x24, 0x10 }, { 0x48, 0x8b, 0x44, 0x24, 0x18 }, { 0x5b, 0xc3 }, 2,
+	[ONE_THREAD] = {
+		{ 0x48, 0x8b, 0x44, 0x24, 0x10 },	/* mov 0x10(%rsp), %rax */
+		{ 0x48, 0x8b, 0x44, 0x24, 0x18 },
+		{ 0x5b, 0xc3 }, 2,			/* pop %rbx; ret */
 	},
-	[THREADS] = { /* mov %r11, 0x8(%rsp); ret */
-		{ 0x4c, 0x89, 0x5c, 0x24, 0x08 }, { 0x4c, 0x89, 0x5c, 0x24, 0x10 }, { 0xc3 }, 1,
+	[THREADS] = {
+		{ 0x4c, 0x89, 0x5c, 0x24, 0x08 },	/* mov %r11, 0x8(%rsp) */
+		{ 0x4c, 0x89, 0x5c, 0x24, 0x10 },
+		{ 0xc3 }, 1,				/* ret */
 	},
 };
 
@@ -78,8 +82,10 @@ static int thunk_for(unsigned long address, const u8 *code, unsigned int number)
 	const u8 *after = code + SITE_SIZE;
 	int i;
 
-	if (code[0] == move_number && number < NUMBERS && !memcmp(code + 1, &number, sizeof(number)) &&
-	    !memcmp(after, with_error, sizeof(with_error)) && begins_function(address, code))
+	if (code[0] == move_number && number < NUMBERS &&
+	    !memcmp(code + 1, &number, sizeof(number)) &&
+	    !memcmp(after, with_error, sizeof(with_error)) &&
+	    begins_function(address, code))
 		return number;
 	for (i = 0; i < ARRAY_SIZE(known); i++)
 		if (!memcmp(code, known[i].before, BEFORE_SIZE) &&
@@ -129,7 +135,8 @@ void make_direct(struct uml_pt_regs *regs)
 	place = (unsigned long)&places[thunk];
 	memcpy(call + 3, &place, sizeof(place));
 	memcpy(code, call, SITE_SIZE);
-	asm volatile("cpuid" : "=a" (i) : "0" (0) : "ebx", "ecx", "edx", "memory"); /* the instructions are new */
+	/* The instructions are new. */
+	asm volatile("cpuid" : "=a" (i) : "0" (0) : "ebx", "ecx", "edx", "memory");
 }
 
 /*

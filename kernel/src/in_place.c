@@ -20,6 +20,7 @@
  *
  * Only in inf-cpu time travel: no signal of a timer then wants the kernel.
  */
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <stddef.h>
@@ -48,10 +49,9 @@
 #include <sysdep/mcontext.h>
 #include <sysdep/stub.h>
 #include <timetravel.h>
+#include <asm-generic/rwonce.h>
 #include <in_place.h>
 #include "../os-Linux/internal.h"
-
-extern unsigned long task_size;
 
 struct um_process {
 	int pid;
@@ -70,7 +70,7 @@ struct pages {
 	struct um_process process;
 };
 
-_Static_assert(sizeof(struct pages) <= UM_KERN_PAGE_SIZE << PROCESS_PAGES_ORDER, "too large");
+static_assert(sizeof(struct pages) <= UM_KERN_PAGE_SIZE << PROCESS_PAGES_ORDER);
 
 static struct um_process main_process;
 static struct um_process *here = &main_process, *free_processes;
@@ -78,9 +78,9 @@ static struct um_process *here = &main_process, *free_processes;
 static struct pages *unused_pages;
 static jmp_buf kernel_goes_on, program_stopped;
 
-/* Looked at by the first process, too, while another one runs. */
-static volatile bool in_program, spins;
-static volatile unsigned long stops;
+/* Read by the first process, too, while another one runs. */
+static bool in_program, spins;
+static unsigned long stops;
 static unsigned long kernel_unmappings;
 
 /* Of every process its own: where it is when it waits. */
@@ -118,20 +118,22 @@ static long futex(unsigned int *word, int operation, unsigned int value,
 			     (unsigned long)limit);
 }
 
-static void __attribute__((noreturn)) die(const char *why)
+static void __noreturn die(const char *why)
 {
 	stub_syscall3(__NR_write, 1, (unsigned long)why, strlen(why));
 	for (;;)
 		stub_syscall1(__NR_exit_group, 1);
 }
 
-/* A program that computes for ever never enters the kernel. Every second, by the
- * first process. */
+/*
+ * A program that computes for ever never enters the kernel. Every second, by the
+ * first process.
+ */
 static void look_at_program(void)
 {
 	static unsigned long seen_stops;
 	static long long since_ns = -1;
-	struct um_process *running = here;
+	struct um_process *running = READ_ONCE(here);
 	struct timespec used = {};
 	long long now;
 
@@ -141,16 +143,16 @@ static void look_at_program(void)
 	stub_syscall2(__NR_clock_gettime, ((unsigned int)~running->pid << 3) | 2,
 		      (unsigned long)&used);
 	now = used.tv_sec * 1000000000LL + used.tv_nsec;
-	if (!in_program || stops != seen_stops || since_ns < 0) {
-		seen_stops = stops;
+	if (!READ_ONCE(in_program) || READ_ONCE(stops) != seen_stops || since_ns < 0) {
+		seen_stops = READ_ONCE(stops);
 		since_ns = now;
 	} else if (now - since_ns > SPIN_CPU_LIMIT_NS) {
-		spins = true;
+		WRITE_ONCE(spins, true);
 		stub_syscall2(__NR_kill, running->pid, SIGALRM);
 	}
 }
 
-static void __attribute__((noreturn)) wait_for_turn(struct um_process *me)
+static void __noreturn wait_for_turn(struct um_process *me)
 {
 	static const struct timespec second = { .tv_sec = 1 };
 
@@ -163,7 +165,7 @@ static void __attribute__((noreturn)) wait_for_turn(struct um_process *me)
 	__builtin_unreachable();
 }
 
-static void __attribute__((noreturn)) on_own_stack(void (*function)(void *), void *argument)
+static void __noreturn on_own_stack(void (*function)(void *), void *argument)
 {
 	asm volatile("mov %0, %%rsp\n\txor %%ebp, %%ebp\n\tcall *%1"
 		     : : "r" (own_stack + OWN_STACK_SIZE), "r" (function), "D" (argument)
@@ -286,8 +288,10 @@ static void handle(int signal, void (*handler)(int, siginfo_t *, void *))
 		die("a signal's handler was refused\n");
 }
 
-/* A system call from outside the kernel's text and the host's vDSO, which lies
- * above all programs, is a program's. */
+/*
+ * A system call from outside the kernel's text and the host's vDSO, which lies above
+ * all programs, is a program's.
+ */
 static void trap_programs(void)
 {
 	unsigned long ip = offsetof(struct seccomp_data, instruction_pointer);
@@ -326,7 +330,7 @@ static long unmap_programs(unsigned long start, unsigned long end)
 	return error;
 }
 
-static void __attribute__((noreturn)) be_born(struct um_process *me, bool first)
+static void __noreturn be_born(struct um_process *me, bool first)
 {
 	static const int signals[] = {
 		SIGSYS, SIGSEGV, SIGBUS, SIGALRM, SIGTRAP, SIGILL, SIGFPE,
@@ -480,68 +484,14 @@ int map_in_place(struct mm_id *id)
 	return 0;
 }
 
-/*
- * From a program's call of the kernel (direct_calls.c). What it may change it uses
- * first: %rcx and %r11, as a system call does. %eax has the call's number.
- */
+/* For direct_call.S */
 unsigned long *direct_gp, direct_stack, go_on_at;
 void *direct_fp;
 
-#define TEXT(number)	#number
-#define GP_TEXT(number)	TEXT(number * 8)
-#define GP(number)	GP_TEXT(number)
-#define OTHER_REGISTERS(move)						\
-	move(r15, HOST_R15) move(r14, HOST_R14) move(r13, HOST_R13)	\
-	move(r12, HOST_R12) move(rbp, HOST_BP) move(rbx, HOST_BX)	\
-	move(r10, HOST_R10) move(r9, HOST_R9) move(r8, HOST_R8)		\
-	move(rdx, HOST_DX) move(rsi, HOST_SI)
-#define STORE(register, number)	"mov %" #register ", " GP(number) "(%rcx)\n"
-#define LOAD(register, number)	"mov " GP(number) "(%rdi), %" #register "\n"
+void go_on(unsigned long *gp, void *fp) __noreturn;
+void program_called(void) __noreturn;
 
-asm(".text\n"
-    ".globl direct_call\n"
-    "direct_call:\n"
-    "	mov direct_gp, %rcx\n"
-    "	mov %rsp, %r11\n"
-    OTHER_REGISTERS(STORE)
-    STORE(rdi, HOST_DI)
-    STORE(rax, HOST_ORIG_AX)
-    "	mov (%r11), %r15\n"
-    STORE(r15, HOST_IP)
-    STORE(r15, HOST_CX)
-    "	lea 8(%r11), %r15\n"
-    STORE(r15, HOST_SP)
-    "	mov direct_stack, %rsp\n"
-    "	pushfq\n"
-    "	pop %r15\n"
-    STORE(r15, HOST_EFLAGS)
-    STORE(r15, HOST_R11)
-    "	cld\n"
-    "	mov direct_fp, %r15\n"
-    "	mov fp_features, %eax\n"
-    "	mov fp_features + 4, %edx\n"
-    "	xsave64 (%r15)\n"
-    "	jmp called\n"
-    /* go_on(gp, fp): all of the program's registers are those */
-    "go_on:\n"
-    "	mov fp_features, %eax\n"
-    "	mov fp_features + 4, %edx\n"
-    "	xrstor64 (%rsi)\n"
-    LOAD(rax, HOST_IP)
-    "	mov %rax, go_on_at\n"
-    "	pushq " GP(HOST_EFLAGS) "(%rdi)\n"
-    "	popfq\n"
-    OTHER_REGISTERS(LOAD)
-    LOAD(r11, HOST_R11)
-    LOAD(rcx, HOST_CX)
-    LOAD(rax, HOST_AX)
-    LOAD(rsp, HOST_SP)
-    LOAD(rdi, HOST_DI)
-    "	jmp *go_on_at\n");
-
-extern void go_on(unsigned long *gp, void *fp) __attribute__((noreturn));
-
-__attribute__((used, noreturn)) static void called(void)
+void program_called(void)
 {
 	set_fs(kernel_fs);
 	in_program = false;
@@ -550,9 +500,12 @@ __attribute__((used, noreturn)) static void called(void)
 	__builtin_unreachable();
 }
 
-/* As a signal's end does it, for what go_on() cannot: a step of one instruction, a CPU without xsave. */
-static void __attribute__((noreturn)) end_signal(struct mm_id *id, struct uml_pt_regs *regs,
-						 int single_stepping)
+/*
+ * As a signal's end does it, for what go_on() cannot: a step of one instruction, a CPU
+ * without xsave.
+ */
+static void __noreturn end_signal(struct mm_id *id, struct uml_pt_regs *regs,
+				  int single_stepping)
 {
 	struct pages *pages = pages_of(id->process);
 	unsigned long frame;
@@ -607,5 +560,5 @@ int run_in_place(struct mm_id *id, struct uml_pt_regs *regs, int single_stepping
 
 int spins_in_place(void)
 {
-	return spins;
+	return READ_ONCE(spins);
 }

@@ -39,7 +39,7 @@ def _acting(name: str, content: bytes) -> bytes:
         match (file := PurePath(name)).suffix:
             case ".py":
                 return _python(text).encode()
-            case ".c" | ".h":
+            case ".c" | ".h" | ".S":
                 return _tidy(C_COMMENT.sub(lambda match: match[1] or " ", text)).encode()
             case ".json":
                 return _described(json.loads(text)).encode()

@@ -24,7 +24,7 @@ SOURCES = ("linux-source-7.2", "linux-source-7.3")
 """Source packages that our patches apply to, the preferred first."""
 
 DRIVERS = "arch/um/drivers"
-"""Where in the kernel source the C files of kernel/src are built (kernel/patches have the Makefile)."""
+"""Where in the kernel source the files of kernel/src are built (kernel/patches have the Makefile)."""
 HEADERS = (
     *("Makefile", "scripts", "arch/um", "arch/x86/Makefile.um", "arch/x86/include", "arch/x86/um"),
     *("include/asm-generic", "include/crypto", "include/linux", "include/net", "include/trace", "include/uapi"),
@@ -99,7 +99,7 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
 
 
 def _inputs(kernel_dir: Path) -> list[Path]:
-    return [kernel_dir / "config", *kernel_dir.glob("patches/*.patch"), *kernel_dir.glob("src/*.[ch]")]
+    return [kernel_dir / "config", *kernel_dir.glob("patches/*.patch"), *kernel_dir.glob("src/*.[chS]")]
 
 
 def _acting_hash(kernel_dir: Path) -> str:
@@ -137,7 +137,7 @@ def _without(patterns: Iterable[str]) -> list[str]:
 def _patch(source: Path, kernel_dir: Path) -> None:
     for patch in sorted(kernel_dir.glob("patches/*.patch")):
         run(["patch", "-d", str(source), "-p1", "--forward", "-i", str(patch.resolve())], f"applying {patch.name}")
-    for file in kernel_dir.glob("src/*.[ch]"):
+    for file in kernel_dir.glob("src/*.[chS]"):
         shutil.copy2(file, source / DRIVERS)
 
 
