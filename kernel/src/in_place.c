@@ -5,9 +5,9 @@
  * With stubs a system call of a program is a signal, and then a switch to the
  * kernel's process and one back. Here every process of the host that programs
  * run in has the kernel's memory, too, at the same addresses and shared by all of
- * them. So the kernel goes on in whatever process a program has left: a system
- * call is a signal and a return from it, a fault is the same, and processes are
- * switched when programs are.
+ * them. So the kernel goes on in whatever process a program has left, and processes
+ * are switched when programs are. A fault is a signal, and so is a system call, but
+ * for those of the C library, which become calls of the kernel (direct_calls.c).
  *
  * One of the processes runs, all others wait for their turn (struct
  * um_process). The kernel may be in any of them; what it needs a certain one for
@@ -152,6 +152,12 @@ static void look_at_program(void)
 	}
 }
 
+/* The process that this is, which is not always the one whose turn it is. */
+static struct um_process *self(void)
+{
+	return *(struct um_process **)own_stack;
+}
+
 static void __noreturn wait_for_turn(struct um_process *me)
 {
 	static const struct timespec second = { .tv_sec = 1 };
@@ -233,9 +239,9 @@ static void note_signal(struct stub_data *data, int signal, siginfo_t *info, voi
 /* A program was stopped, or the kernel was. */
 static void stopped(int signal, siginfo_t *info, void *context)
 {
-	if (!in_program) {
+	if (!in_program || here != self()) {
 		if (signal == SIGALRM)
-			return;
+			return;	/* it does not spin any more */
 		if (signal == SIGSYS)
 			die("a system call from outside the kernel's text\n");
 		hard_handler(signal, info, context);
@@ -259,7 +265,7 @@ static unsigned long features_in(ucontext_t *context)
 /* The first signal, of which the stack of all later ones is made. */
 static void born(int signal, siginfo_t *info, void *context)
 {
-	struct um_process *me = *(struct um_process **)own_stack;
+	struct um_process *me = self();
 	struct pages *pages = pages_of(me);
 
 	note_signal(&pages->data, signal, info, context);
@@ -355,8 +361,6 @@ static void __noreturn be_born(struct um_process *me, bool first)
 	if (first) {
 		for (i = 0; i < ARRAY_SIZE(signals); i++)
 			handle(signals[i], stopped);
-		handle(SIGTERM, NULL);
-		handle(SIGINT, NULL);
 		handle(SIGUSR2, born);
 		trap_programs();
 	}
@@ -390,6 +394,9 @@ static void begin(void)
 	for (i = 0; i < ARRAY_SIZE(ignored); i++)
 		mask |= 1ULL << (ignored[i] - 1);
 	stub_syscall4(__NR_rt_sigprocmask, SIG_BLOCK, (unsigned long)&mask, 0, sizeof(mask));
+	/* The first process ends, and with it all: the kernel may be in another one. */
+	handle(SIGTERM, NULL);
+	handle(SIGINT, NULL);
 	main_process.pid = os_getpid();
 	stub_syscall2(__NR_arch_prctl, ARCH_GET_FS, (unsigned long)&kernel_fs);
 	has_fsgsbase = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE;
