@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.progress import Reporter
 from openbach_run.results import run_files
+from openbach_run.results.files import arrow
 from openbach_run.results.intervals import BOOTSTRAP_SEED, RESAMPLES, estimate
 from openbach_run.results.record import Store, events, statistics
 from openbach_run.results.run_files import DamagedRecord
@@ -102,14 +102,13 @@ def test_what_the_end_needs_is_imported_while_the_first_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_real_time: bool
 ) -> None:
     """It was imported when the last run had ended; beside a run in real time it would disturb that."""
-    monkeypatch.delitem(sys.modules, "pyarrow.parquet", raising=False)
     imported = threading.Event()
 
-    def importing(name: str) -> None:
-        importlib.import_module(name)
+    def importing() -> None:
+        arrow()
         imported.set()
 
-    monkeypatch.setattr(executing, "import_module", importing)
+    monkeypatch.setattr(executing, "arrow", importing)
     seen: list[bool] = []
     engine = Engine(before=lambda number: seen.append(imported.wait(0 if in_real_time else 20)))
     executor = Executor(Store(tmp_path), (0,), False, in_real_time=in_real_time)
