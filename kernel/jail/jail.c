@@ -130,7 +130,7 @@ struct call {
 
 static struct call calls[] = {
 	/* files: which ones, is Landlock's and the mount namespace's */
-	CALL(read), CALL(write), CALL(readv), CALL(writev), CALL(pread64), CALL(pwrite64), CALL(lseek),
+	CALL(read), CALL(write), CALL(readv), CALL(writev), CALL(vmsplice), CALL(pread64), CALL(pwrite64), CALL(lseek),
 	CALL(open), CALL(openat), CALL(close), CALL(dup), CALL(dup2), CALL(dup3), CALL(fcntl),
 	CALL(stat), CALL(lstat), CALL(fstat), CALL(newfstatat), CALL(statx), CALL(statfs), CALL(fstatfs),
 	CALL(access), CALL(faccessat), CALL(faccessat2), CALL(readlink), CALL(readlinkat), CALL(getdents64),

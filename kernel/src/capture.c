@@ -27,10 +27,16 @@
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 #include <net/rtnetlink.h>
-#include <os.h>
+#include "capture_user.h"
 
-#define BUFFER_SIZE	(1 << 18)
 #define BLOCK_MAX	(1 << 17)	/* the largest packet, 64 KiB, and its header */
+#define PART_SIZE	(1 << 18)	/* what is sent at once, at least */
+#define PIPE_SIZE	(1 << 20)	/* the largest pipe that pages are sent through */
+/*
+ * Pages that are in the pipe are not written to: what was sent last fills the pipe
+ * and the rest of the memory, before the beginning of it is used again.
+ */
+#define MEMORY_SIZE	(PIPE_SIZE + 2 * (PART_SIZE + BLOCK_MAX))
 #define INTERFACES_MAX	256
 
 #define LINKTYPE_ETHERNET	1
@@ -49,8 +55,9 @@
 
 static int capture_fd = -1;
 static bool with_keys;
-static u8 buffer[BUFFER_SIZE];
-static size_t used;
+static bool as_pages;
+static u8 *buffer;
+static size_t used, sent;
 static DEFINE_SPINLOCK(lock);
 static struct { struct net *net; int ifindex; } interfaces[INTERFACES_MAX];
 static unsigned int interface_count;
@@ -58,18 +65,17 @@ static unsigned int capture_net_id;
 
 static void flush(void)
 {
-	size_t done = 0;
-
-	while (done < used) {
-		int n = os_write_file(capture_fd, buffer + done, used - done);
+	while (sent < used) {
+		int n = capture_write(capture_fd, buffer + sent, used - sent, as_pages);
 
 		if (n == -EINTR)
 			continue;
 		if (n <= 0)
 			panic("capture: the host no longer reads it (error %d)", n);
-		done += n;
+		sent += n;
 	}
-	used = 0;
+	if (used > MEMORY_SIZE - PART_SIZE - BLOCK_MAX)
+		used = sent = 0;
 }
 
 static void put(const void *data, size_t len)
@@ -94,7 +100,7 @@ static size_t block_start(u32 type)
 {
 	size_t start;
 
-	if (used > BUFFER_SIZE - BLOCK_MAX)
+	if (used - sent >= PART_SIZE)
 		flush();
 	start = used;
 	put32(type);
@@ -288,8 +294,14 @@ __setup("capture_keys", capture_keys_setup);
 
 static int __init capture_init(void)
 {
+	int pipe_size = capture_pipe_size(capture_fd);
+
 	if (capture_fd < 0)
 		return 0;
+	buffer = capture_memory(MEMORY_SIZE);
+	if (!buffer)
+		panic("capture: the host has no memory for it");
+	as_pages = pipe_size > 0 && pipe_size <= PIPE_SIZE;
 	put_section_header();
 	register_reboot_notifier(&capture_reboot_notifier);
 	return register_pernet_subsys(&capture_net_ops);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a program in the guest sees of a system call that the kernel has replaced (kernel/src/direct_calls.c): nothing."""
+"""Programs that check what the guest's kernel shows them: of a system call that it has replaced (kernel/src/direct_calls.c),
+and of memory after forks (kernel/patches/0029)."""
 
 from __future__ import annotations
 
@@ -12,12 +13,10 @@ import pytest
 from conftest import REPOSITORY
 from test_engine import engine_with
 
-from openbach_run.engine.virtual.engine import VirtualEngine
-
-PROGRAM = REPOSITORY / "tests/guest/programs/calls.c"
+PROGRAMS = REPOSITORY / "tests/guest/programs"
 REPORT = """
     import json, subprocess, sys, time
-    done = subprocess.run(["/opt/openbach-run/jobs/calls"], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(["/opt/openbach-run/jobs/program"], stdout=subprocess.PIPE, text=True)
     with open("/run/openbach/said", "w") as file:
         json.dump([done.stdout, done.returncode], file)
     with open("/run/openbach/result.json", "w") as file:
@@ -25,17 +24,12 @@ REPORT = """
 """
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> VirtualEngine:
-    """Its guests run the program."""
+@pytest.mark.parametrize("name", ["calls", "forks"])
+def test_a_program_sees_nothing_wrong(tmp_path: Path, name: str) -> None:
     engine = engine_with(tmp_path / "code", REPORT)
-    program = tmp_path / "code/jobs/calls"
-    subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(program), str(PROGRAM)], check=True)
+    gcc = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(tmp_path / "code/jobs/program")]
+    subprocess.run([*gcc, str(PROGRAMS / f"{name}.c")], check=True)
     engine.prepare(lambda text, part: None)
-    return engine
-
-
-def test_registers_signals_and_steps_are_as_without(engine: VirtualEngine, tmp_path: Path) -> None:
     record = tmp_path / "record"
     record.mkdir()
     outcome = engine.run({"seed": 1}, record, 0, lambda event: None)
