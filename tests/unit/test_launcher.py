@@ -84,7 +84,7 @@ def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, s
 
 MAKES_ENVIRONMENTS = """#!/bin/sh
 echo "$*" >> "{folder}/started"
-[ "$1 $2" != "-m venv" ] || { mkdir -p "$3/bin" && ln -s "$(command -v true)" "$3/bin/python" && cp "$3/bin/python" "$3/bin/pip"; }
+[ "$1 $2" != "-m venv" ] || { mkdir -p "$3/bin" && for name in python pip; do ln -s {true} "$3/bin/$name"; done; }
 """
 
 
@@ -92,15 +92,23 @@ def test_python_is_started_only_to_make_the_environment(tmp_path: Path) -> None:
     """It may be a script that takes 0.1 s of CPU, as pyenv's does. Another version of it has another environment."""
     started = tmp_path / "started"
     for version in ("python3.11", "python3.13"):
-        (tmp_path / version).write_text(MAKES_ENVIRONMENTS.replace("{folder}", str(tmp_path)))
+        (tmp_path / version).write_text(
+            MAKES_ENVIRONMENTS.replace("{folder}", str(tmp_path)).replace("{true}", shutil.which("true") or "")
+        )
         (tmp_path / version).chmod(0o755)
 
     def command(version: str) -> str:
         (tmp_path / "python3").unlink(missing_ok=True)
         (tmp_path / "python3").symlink_to(version)
         started.write_text("")
-        changed = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path), "OPENBACH_RUN_EXTRA": ""}
-        done = subprocess.run([entry.LAUNCHER], env={**os.environ, **changed}, check=True, capture_output=True, text=True)
+        changed = {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "XDG_CACHE_HOME": str(tmp_path),
+            "OPENBACH_RUN_EXTRA": "",
+        }
+        done = subprocess.run(
+            [entry.LAUNCHER], env={**os.environ, **changed}, check=True, capture_output=True, text=True
+        )
         return done.stderr
 
     assert "making the Python environment" in command("python3.11") and "-m venv" in started.read_text()
