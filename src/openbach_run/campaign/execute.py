@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import queue
-import random
 import shlex
 import threading
 import time
@@ -197,6 +196,8 @@ class Executor:
 def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
     """Every cell once, in random order, then every cell again with the next seed: what else the machine does, or its CPU's
     heat, then is no cell's own."""
+    import random
+
     by_seed: dict[int, list[PlannedRun]] = {}
     for one in runs:
         by_seed.setdefault(one.spec.seed, []).append(one)
