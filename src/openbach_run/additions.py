@@ -111,9 +111,10 @@ class Additions:
     def _found(self) -> dict[str, dict[str, Path]]:
         found: dict[str, dict[str, Path]] = {kind: {} for kind in KINDS}
         for kind, patterns in PATTERNS.items():
+            depth = patterns[0].count("/")
             for root in self.roots:
                 for file in sorted(file for pattern in patterns for file in (root / kind).glob(pattern)):
-                    entry = root / kind / file.relative_to(root / kind).parts[0]
+                    entry = file.parents[depth - 1] if depth else file
                     if kind != "jobs" or file.stem == entry.name:
                         found[kind].setdefault(entry.stem if entry.is_file() else entry.name, entry)
         return found

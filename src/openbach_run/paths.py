@@ -3,8 +3,6 @@
 
 import hashlib
 import os
-import tarfile
-import tempfile
 from pathlib import Path
 
 from openbach_run.errors import SetupError
@@ -20,6 +18,9 @@ def cache_directory() -> Path:
 
 def _unpacked(archive: Path) -> Path:
     """What an installed package has of a checkout (setup.py), unpacked into the cache once: there its links are links."""
+    import tarfile
+    import tempfile
+
     place = cache_directory() / f"checkout-{hashlib.sha256(archive.read_bytes()).hexdigest()[:16]}"
     try:
         if not place.exists():

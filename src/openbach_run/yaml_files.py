@@ -1,53 +1,45 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""YAML that people write: whatever is wrong with it is said with its file."""
+"""YAML that people write: whatever is wrong with it is said with its file.
+
+The content is kept in the cache as JSON, by the hash of the file: every command reads those of all jobs, which takes 25 times
+as long as YAML.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from openbach_run.errors import InputError
-
-
-class _Texts:
-    """Leaves every scalar the text that was typed (`0.10`, `yes`), and refuses a key that is there twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)  # type: ignore[misc,no-any-return]
-
-
-class _TextLoader(_Texts, yaml.BaseLoader): ...
-
-
-class _FastTextLoader(_Texts, yaml.CBaseLoader): ...
+from openbach_run.paths import cache_directory
 
 
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file. Raises InputError."""
-    return _read(path, yaml.CSafeLoader, yaml.SafeLoader)
+    return _read(path, as_texts=False)
 
 
 def read_texts(path: Path) -> Any:
     """The content of a YAML file in which every value is a text. Raises InputError."""
-    return _read(path, _FastTextLoader, _TextLoader)
+    return _read(path, as_texts=True)
 
 
-def _read(path: Path, fast: Any, exact: Any) -> Any:
-    """By the loader of libyaml; what that refuses, by PyYAML's own, which says where the fault begins."""
+def _read(path: Path, *, as_texts: bool) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
-        try:
-            return yaml.load(text, fast)
-        except yaml.YAMLError:
-            return yaml.load(text, exact)
+        kept = _kept(f"{as_texts} {text}")
+        with suppress(OSError, ValueError):
+            return json.loads(kept.read_bytes())
+        from openbach_run import yaml_loaders  # its import takes longer than all that is kept
+
+        content = yaml_loaders.load(text, as_texts=as_texts)
+        _keep(kept, content)
+        return content
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
@@ -56,5 +48,31 @@ def _read(path: Path, fast: Any, exact: Any) -> Any:
         raise InputError(f"{path}: not UTF-8: {error}") from None
     except RecursionError:
         raise InputError(f"{path}: YAML nested too deeply") from None
-    except (yaml.YAMLError, ValueError) as error:  # a date that there is not, say
+    except ValueError as error:  # also a date that there is not, say
         raise InputError(f"{path}: {error}") from error
+
+
+def _kept(text: str) -> Path:
+    return _folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+@cache
+def _folder() -> Path:
+    """In the cache: of this way to read YAML."""
+    how = hashlib.sha256(Path(__file__).with_name("yaml_loaders.py").read_bytes()).hexdigest()[:16]
+    return cache_directory() / f"yaml-{how}"
+
+
+def _keep(place: Path, content: Any) -> None:
+    """What JSON does not give back as it was (a date, say) is not kept, and nothing is in a cache that cannot be written."""
+    with suppress(OSError, TypeError, ValueError):
+        import tempfile
+
+        text = json.dumps(content)
+        if json.loads(text) != content:
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.with_suffix(".lock").touch()  # used now: the cache forgets what is not
+        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, place)

@@ -26,6 +26,7 @@ ROOMS = (
         "paths",
         "version",
         "progress",
+        "yaml_loaders",
         "yaml_files",
         "units",
         "drawing",

@@ -36,7 +36,8 @@ def test_both_formats_of_packages(tmp_path: Path, platform: Any) -> None:
     (loaded,) = load_packages([package(tmp_path, platform)]).values()
     assert loaded.files == tmp_path / "toy/files"
     assert (loaded.job.version, loaded.job.command, loaded.job.command_stop) == ("1.2", "/bin/toy -x", "/bin/toy stop")
-    assert Job.from_dict(json.loads(json.dumps(loaded.job.to_dict()))) == loaded.job
+    given = loaded.job.to_dict()
+    assert Job.from_dict(json.loads(json.dumps(given))).to_dict() == given
 
 
 def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

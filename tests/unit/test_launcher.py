@@ -82,6 +82,44 @@ def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, s
     assert not called.exists() if user else called.read_text() == "update -qq\ninstall -y -qq python3-venv\n"
 
 
+MAKES_ENVIRONMENTS = """#!/bin/sh
+echo "$*" >> "{folder}/started"
+[ "$1 $2" != "-m venv" ] || { mkdir -p "$3/bin" && for name in python pip; do ln -s {true} "$3/bin/$name"; done; }
+"""
+
+
+def test_python_is_started_only_to_make_the_environment(tmp_path: Path) -> None:
+    """It may be a script that takes 0.1 s of CPU, as pyenv's does. Another version of it has another environment."""
+    started = tmp_path / "started"
+    for version in ("python3.11", "python3.13"):
+        (tmp_path / version).write_text(
+            MAKES_ENVIRONMENTS.replace("{folder}", str(tmp_path)).replace("{true}", shutil.which("true") or "")
+        )
+        (tmp_path / version).chmod(0o755)
+
+    def command(version: str) -> str:
+        (tmp_path / "python3").unlink(missing_ok=True)
+        (tmp_path / "python3").symlink_to(version)
+        started.write_text("")
+        changed = {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "XDG_CACHE_HOME": str(tmp_path),
+            "OPENBACH_RUN_EXTRA": "",
+        }
+        done = subprocess.run(
+            [entry.LAUNCHER], env={**os.environ, **changed}, check=True, capture_output=True, text=True
+        )
+        return done.stderr
+
+    assert "making the Python environment" in command("python3.11") and "-m venv" in started.read_text()
+    assert command("python3.11") == started.read_text() == ""
+    assert "making the Python environment" in command("python3.13") and "-m venv" in started.read_text()
+    for python in tmp_path.glob("openbach-run/venv-*/bin/python"):
+        python.unlink()  # what it links to is gone, say
+    assert "is damaged (bin/python is missing): making it again" in command("python3.13")
+    assert command("python3.13") == started.read_text() == ""
+
+
 def test_what_is_compiled_once_is_kept() -> None:
     """Each start took 0.3 s of CPU more where PYTHONDONTWRITEBYTECODE is set, as it is in many containers."""
     command = [str(entry.LAUNCHER), "python", "-c", "import sys; print(sys.dont_write_bytecode)"]

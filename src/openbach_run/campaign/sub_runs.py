@@ -4,7 +4,6 @@ counts as a run of the scenario that made it."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,8 @@ def unfold(record: Record, run_dir: Path) -> list[Record]:
     try:
         parts = parts_of(record, run_dir) if record.parts is None else record.parts
     except DamagedRecord as damage:
+        import logging
+
         logging.getLogger(__name__).warning("%s; its row is that of record.json", damage)
         return [record]
     return [replace(record, **part, parts=[]) for part in parts] or [record]

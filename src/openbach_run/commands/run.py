@@ -16,21 +16,18 @@ from typing import TYPE_CHECKING
 from openbach_run.additions import Additions, joined
 from openbach_run.campaign.execute import Executor, PlannedRun, cpus_for
 from openbach_run.campaign.file import plan_file
-from openbach_run.campaign.forecast import forecast
-from openbach_run.campaign.needs import check_host
 from openbach_run.campaign.plan import Campaign, notes_of, plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.clock import VIRTUAL, clock_named
 from openbach_run.engine.contract import Engine
-from openbach_run.engine.native import cpu
-from openbach_run.engine.native.engine import NativeEngine
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
 from openbach_run.openbach.job_folders import Package, load_packages, parts_of
 from openbach_run.openbach.lint import lint
+from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
@@ -92,6 +89,8 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
     store = Store(arguments.results or _results_directory(name))
     if arguments.dry_run:
+        from openbach_run.campaign.forecast import forecast
+
         planned = _planned(campaigns, arguments, packages, additions, controller)
         print(forecast(planned, store, len(cpus)))
         return 0
@@ -195,13 +194,26 @@ def _planned(
             inventory = _inventory(campaign, arguments, additions, controller)
             engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
             engine.prepare(reporter.show)
-            if isinstance(engine, NativeEngine):
-                check_host(campaign, packages, additions, engine.host)
-            measures = {**campaign.measures, **(cpu.MEASURES if isinstance(engine, NativeEngine) else {})}
+            measures = campaign.measures
+            if arguments.engine == "native":
+                measures = {**measures, **_measures_natively(campaign, packages, additions, engine)}
             scenario, options = _shown(campaign.path), tuple(_options(controller, arguments))
             for spec in campaign.runs(packages, inventory, additions, engine.identity_of):
                 planned[spec.run_id] = PlannedRun(spec, engine, scenario, measures, options)
     return list(planned.values())
+
+
+def _measures_natively(
+    campaign: Campaign, packages: Mapping[str, Package], additions: Additions, engine: Engine
+) -> Declared:
+    """What is measured beside. Raises InputError for what this host has no means for."""
+    from openbach_run.campaign.needs import check_host
+    from openbach_run.engine.native import cpu
+    from openbach_run.engine.native.engine import NativeEngine
+
+    assert isinstance(engine, NativeEngine)
+    check_host(campaign, packages, additions, engine.host)
+    return cpu.MEASURES
 
 
 def _engine(
@@ -218,6 +230,8 @@ def _engine(
     uses = joined(campaign.uses(packages, additions))
     parts = parts_of(uses, packages, additions)
     if arguments.engine == "native":
+        from openbach_run.engine.native.engine import NativeEngine
+
         return NativeEngine(REPOSITORY, guest_code(REPOSITORY, parts))
     virtual = VirtualEngine(
         REPOSITORY,
@@ -289,15 +303,13 @@ def _asked(
 
 def commit() -> str | None:
     """Of this checkout; None where it is none, or has changes that no commit has."""
-
-    def git(*words: str) -> str | None:
-        try:
-            done = subprocess.run(["git", "-C", str(REPOSITORY), *words], check=True, capture_output=True, text=True)
-        except (OSError, subprocess.CalledProcessError):
-            return None
-        return done.stdout.strip()
-
-    return git("rev-parse", "HEAD") if git("status", "--porcelain") == "" else None
+    command = ["git", "-C", str(REPOSITORY), "status", "--porcelain=v2", "--branch", "--no-ahead-behind"]
+    try:
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    is_clean = all(line.startswith("# ") for line in told)
+    return next((line.split()[2] for line in told if line.startswith("# branch.oid ")), None) if is_clean else None
 
 
 def _results_directory(name: str) -> Path:

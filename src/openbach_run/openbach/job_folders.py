@@ -5,19 +5,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from openbach_run.additions import Additions, Uses, packages_of
 from openbach_run.errors import InputError
-from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Job
+from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Command, Job
 from openbach_run.openbach.limits import check_declaration
 from openbach_run.openbach.measures import Measure, read_measures
 from openbach_run.openbach.scenario import read_json
 from openbach_run.yaml_files import read_yaml
 
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
+
+
+class KnownJob(Job):
+    """Keeps what its tree comes to: a command asks for that some hundred times."""
+
+    @cached_property
+    def arguments(self) -> Command:
+        return super().arguments
+
+    @cached_property
+    def subcommands(self) -> dict[str, tuple[tuple[str, ...], Command]]:
+        return super().subcommands
+
+    def to_dict(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 @dataclass(frozen=True)
@@ -130,7 +146,7 @@ def _job(file: Path, name: str, entry: Any, platform: dict[str, Any]) -> Job:
     tree = _mapping(file, name, entry).get("arguments") or {}
     _check_tree(file, "arguments" if platform else f"{name}.arguments", tree)
     command, command_stop = (str(platform.get(key) or "") for key in ("command", "command_stop"))
-    return Job(name, str(entry.get("version", "")), tree, command, command_stop)
+    return KnownJob(name, str(entry.get("version", "")), tree, command, command_stop)
 
 
 def _check_tree(file: Path, at: str, tree: Any) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,6 +102,7 @@ def as_latex(shown: Table) -> str:
 
 def as_html(shown: Table) -> str:
     """A table element to paste into a page."""
+    import html
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"

@@ -66,6 +66,17 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
     return place
 
 
+def kept(cache: Path, name: str, made_of: Iterable[str], make: Callable[[], str]) -> str:
+    """A text that takes long to make, in an entry of the cache for what it is made of."""
+
+    def write(place: Path) -> None:
+        (place / "text").write_text(make(), encoding="utf-8")
+
+    return (made_once(cache / f"{name}-{content_hash([], cache, *made_of)}", write) / "text").read_text(
+        encoding="utf-8"
+    )
+
+
 def _is_whole(place: Path) -> bool:
     try:
         return not damage(place)
@@ -78,8 +89,10 @@ def damage(place: Path) -> str:
     can be read."""
     looked = _looked(place)
     try:
-        stats, text = _manifest(place).read_text(encoding="utf-8").split("\n", 1)
-        made = json.loads(text)
+        with _manifest(place).open(encoding="utf-8") as manifest:
+            if manifest.readline().rstrip() == looked:
+                return ""
+            made = json.load(manifest)
     except (FileNotFoundError, ValueError):
         for file in place.glob("*.json"):
             try:
@@ -88,8 +101,6 @@ def damage(place: Path) -> str:
                 return f"{file.name} is no JSON"
         with suppress(OSError):  # another user's cache
             _write_manifest(place, place)
-        return ""
-    if looked == stats:
         return ""
     there = _hashes(place)
     wrong = [

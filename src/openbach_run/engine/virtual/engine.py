@@ -15,7 +15,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from io import BufferedReader, FileIO
 from itertools import chain
@@ -30,7 +29,7 @@ from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, code_identity, ensure_code, ensure_image
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
-from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel
+from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel, kernel_place
 from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, cpu_model, ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
@@ -110,12 +109,22 @@ class VirtualEngine:
 
     def _prepare_kernel(self, progress: Progress) -> None:
         """And the guest tree, and what is around them."""
-        self._jail = ensure_jail(self._cache, self._repository / "kernel", progress)
+        sources = self._repository / "kernel"
+        self._jail = ensure_jail(self._cache, sources, progress)
+        if not kernel_place(self._cache, sources).exists():
+            self._make_kernel_and_image(progress)
+        self._kernel = ensure_kernel(self._cache, sources, progress)
+        self._image = self._ensure_image(progress)
+
+    def _make_kernel_and_image(self, progress: Progress) -> None:
+        """The tree is downloaded while the kernel is compiled."""
+        from concurrent.futures import ThreadPoolExecutor
+
         together = Together(progress)
-        with ThreadPoolExecutor(1) as beside:  # the tree is downloaded while the kernel is compiled
+        with ThreadPoolExecutor(1) as beside:
             image = beside.submit(together.make, self._ensure_image)
-            self._kernel = together.make(lambda told: ensure_kernel(self._cache, self._repository / "kernel", told))
-            self._image = image.result()
+            together.make(lambda told: ensure_kernel(self._cache, self._repository / "kernel", told))
+            image.result()
 
     def _ensure_image(self, progress: Progress) -> Image:
         guest = self._repository / "src/openbach_run/guest"

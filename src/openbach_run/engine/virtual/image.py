@@ -11,14 +11,13 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from openbach_run import prose
 from openbach_run.additions import KINDS
-from openbach_run.engine.virtual.cache import content_hash, made_once
+from openbach_run.engine.virtual.cache import content_hash, kept, made_once
 from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, needs_among, run, unpack
 from openbach_run.progress import Progress
 from openbach_run.prose import FOR_PEOPLE, acting
@@ -48,7 +47,6 @@ BESIDE_THE_ROOT = (IMAGE_FILE := "image.json", COPYRIGHT := "copyright")
 WRITES_NOTHING = "-B"
 """Of Python: else it would compile what it imports itself by the times of the sources; a copy of the tree (a bundle) has other
 times, and Python would write there."""
-IDENTITY = "identity"
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,9 @@ def ensure_image(cache: Path, guest_dir: Path, packages: Iterable[str], progress
     made_once(place, lambda directory: _make(directory, apt, names, wanted["beside"], init, progress))
     made = json.loads((place / IMAGE_FILE).read_text())
     base = [*wanted["packages"], *wanted["beside"].values()]
-    digest = hashlib.sha256(own.encode() + acting(init)).hexdigest()
+    digest = kept(
+        cache, "acting", (prose.way(), place.name), lambda: hashlib.sha256(own.encode() + acting(init)).hexdigest()
+    )
     return Image(place / "root", tuple(made["packages"]), digest, {**made["needs"], "": base})
 
 
@@ -176,13 +176,7 @@ def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:
             digest.update(f"{name} {hashlib.sha256(content(file)).hexdigest()}\n".encode())
         return digest.hexdigest()[:16]
 
-    how = hashlib.sha256(Path(prose.__file__).read_bytes() + sys.version.encode()).hexdigest()
-    as_they_are = hashlib.sha256(f"{how} {hash_of(Path.read_bytes)}".encode()).hexdigest()[:16]
-
-    def make(place: Path) -> None:
-        (place / IDENTITY).write_text(hash_of(acting))
-
-    return (made_once(cache / f"acting-{as_they_are}", make) / IDENTITY).read_text()
+    return kept(cache, "acting", (prose.way(), hash_of(Path.read_bytes)), lambda: hash_of(acting))
 
 
 def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -91,10 +90,8 @@ def _mode(launcher: Path, asked: str) -> str:
 
 def _why_not(launcher: Path, mode: str) -> str | None:
     """Tries a mode with the launcher itself in place of the kernel. None if it works."""
-    cpu = min(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
-        place = Path(name)
-        tried = _run(Jail(launcher, mode).command(cpu, place, place, place, launcher, "--inside"))
+    cpu, place = min(os.sched_getaffinity(0)), launcher.parent
+    tried = _run(Jail(launcher, mode).command(cpu, place, place, place, launcher, "--inside"))
     return None if tried.returncode == 0 else tried.stderr.strip() or f"ended with {tried.returncode}"
 
 

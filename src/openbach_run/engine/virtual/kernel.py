@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from openbach_run.engine.virtual.cache import content_hash, made_once
+from openbach_run import prose
+from openbach_run.engine.virtual.cache import content_hash, kept, made_once
 from openbach_run.engine.virtual.debian import Apt, ensure_tools, run
 from openbach_run.errors import SetupError
 from openbach_run.progress import Progress
@@ -68,11 +69,17 @@ class Kernel:
 
 def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
     """The kernel for the content of `kernel_dir` (kernel/ of the repository), built into `cache` if it is not there."""
-    made_from = [*_inputs(kernel_dir), *kernel_dir.glob("build/*")]
-    place = cache / f"kernel-{content_hash(made_from, kernel_dir, *SOURCES, *HEADERS, *MADE_HEADERS, HEADERS_FILE)}"
+    place = kernel_place(cache, kernel_dir)
     made_once(place, lambda directory: _build(directory, cache, kernel_dir, progress))
     source = json.loads((place / KERNEL_FILE).read_text())["identity"].rpartition(" ")[0]
-    return Kernel(place / "linux", place / HEADERS_FILE, f"{source} {_acting_hash(kernel_dir)}")
+    acts = kept(cache, "acting", (prose.way(), place.name), lambda: _acting_hash(kernel_dir))
+    return Kernel(place / "linux", place / HEADERS_FILE, f"{source} {acts}")
+
+
+def kernel_place(cache: Path, kernel_dir: Path) -> Path:
+    """Where it is, or is to be."""
+    made_from = [*_inputs(kernel_dir), *kernel_dir.glob("build/*")]
+    return cache / f"kernel-{content_hash(made_from, kernel_dir, *SOURCES, *HEADERS, *MADE_HEADERS, HEADERS_FILE)}"
 
 
 def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -81,6 +80,8 @@ def _ensure_module(cache: Path, kernel: Kernel, folder: Path, module: str, progr
     sources = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".json"))
 
     def make(place: Path) -> None:
+        import tempfile
+
         ensure_tools()
         progress(f"building the kernel module {module}", 0)
         with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
