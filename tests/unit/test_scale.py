@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from test_record import RECORD
 
 from openbach_run.additions import Additions
+from openbach_run.campaign import execute as executing
 from openbach_run.campaign import forecast as forecasts
 from openbach_run.campaign import plan as planning
 from openbach_run.campaign import spec as specs
@@ -33,6 +34,7 @@ from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.progress import Reporter
 from openbach_run.results import run_files
+from openbach_run.results.files import arrow
 from openbach_run.results.intervals import BOOTSTRAP_SEED, RESAMPLES, estimate
 from openbach_run.results.record import Store, events, statistics
 from openbach_run.results.run_files import DamagedRecord
@@ -90,6 +92,29 @@ def execute(store: Store, runs: list[PlannedRun], cpus: tuple[int, ...] = (0,), 
     with store.opened():
         executor.execute(runs, Reporter(quiet=True))
     return executor
+
+
+# Starting
+
+
+@pytest.mark.parametrize("in_real_time", [False, True])
+def test_what_the_end_needs_is_imported_while_the_first_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_real_time: bool
+) -> None:
+    """It was imported when the last run had ended; beside a run in real time it would disturb that."""
+    imported = threading.Event()
+
+    def importing() -> None:
+        arrow()
+        imported.set()
+
+    monkeypatch.setattr(executing, "arrow", importing)
+    seen: list[bool] = []
+    engine = Engine(before=lambda number: seen.append(imported.wait(0 if in_real_time else 20)))
+    executor = Executor(Store(tmp_path), (0,), False, in_real_time=in_real_time)
+    with executor.store.opened():
+        executor.execute(planned(engine, "vpn=none", "loss=0"), Reporter(quiet=True))
+    assert seen == [not in_real_time]
 
 
 # Planning

@@ -20,7 +20,7 @@ from openbach_run.engine.contract import Engine, Withdrawn
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Reporter
-from openbach_run.results.files import columns_of, csv_line, csv_lines
+from openbach_run.results.files import arrow, columns_of, csv_line, csv_lines
 from openbach_run.results.measures import brought_up_to_date, measures
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
@@ -96,6 +96,8 @@ class Executor:
         try:
             for worker in workers:
                 worker.start()
+            if workers and not self.in_real_time:
+                arrow()  # what results.parquet would take at the end
             for worker in workers:
                 while worker.is_alive():
                     worker.join(0.2)

@@ -6,12 +6,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
+import threading
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from openbach_run.openbach.measures import Measure, flat, measure_of
-from openbach_run.results import parquet
 from openbach_run.results.measures import measures_of_all
 from openbach_run.results.record import Record
 
@@ -20,8 +24,10 @@ FIRST = ("vpn", "pep", "cc", "loss")
 NUMBERS = {"seed": "int64", "virtual_s": "float64", "wall_s": "float64"}
 """Columns besides measures that are numbers in results.parquet; all others are text, arguments as they were given."""
 
+CODES = {"int64": "q", "float64": "d"}
+"""Of `array`."""
 BATCH = 10_000
-"""Rows of results.parquet that are made at a time."""
+"""Rows that results.parquet is made of at a time."""
 
 
 def row(record: Record) -> dict[str, Any]:
@@ -88,8 +94,24 @@ def as_json(records: Sequence[Record]) -> str:
     return json.dumps([row(record) for record in records], indent=1) + "\n"
 
 
+def arrow() -> Any:
+    """pyarrow with pyarrow.parquet. It imports numpy, which is two thirds of its CPU time (0.1 s of every command), but can do
+    without (an optional dependency since version 18). So it does in a command, which has imported neither; other threads than
+    the first one could be importing numpy meanwhile, those of `serve` say."""
+    of_command = threading.current_thread() is threading.main_thread()
+    with_numpy = "numpy" in sys.modules or "pyarrow" in sys.modules or not of_command
+    if not with_numpy:
+        sys.modules["numpy"] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        return import_module("pyarrow.parquet") and sys.modules["pyarrow"]
+    finally:
+        if not with_numpy:
+            del sys.modules["numpy"]
+
+
 def write_parquet(records: Sequence[Record], file: Path) -> None:
     """The rows of results.csv: arguments as text, measures with the types, units and titles that their jobs declare."""
+    pyarrow = arrow()
     declared = flat(measures_of_all(records))
     measured = {
         name: measure_of(name, declared)[1] for name in {name for record in records for name in record.measures}
@@ -100,12 +122,36 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
             for name, measure in measured.items()
         },
         **NUMBERS,
-        **{name: parquet.TEXT for record in records for name in record.arguments},
+        **{name: "string" for record in records for name in record.arguments},
     }
+    names = columns_of(records)
     words = {name: {"unit": measure.unit, "title": measure.title} for name, measure in measured.items()}
-    columns = [parquet.Column(name, types.get(name, parquet.TEXT), words.get(name, {})) for name in columns_of(records)]
-    batches = (records[first : first + BATCH] for first in range(0, len(records), BATCH))
-    parquet.write(file, columns, ([row(record) for record in batch] for batch in batches))
+    schema = pyarrow.schema([
+        pyarrow.field(name, pyarrow.type_for_alias(types.get(name, "string")), metadata=words.get(name)) for name in names
+    ])  # fmt: skip
+    with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+        for first in range(0, len(records), BATCH) or [0]:
+            rows = [row(record) for record in records[first : first + BATCH]]
+            columns = [
+                pyarrow.Array.from_buffers(
+                    schema.field(name).type,
+                    len(rows),
+                    list(map(pyarrow.py_buffer, _buffers([one.get(name) for one in rows], types.get(name, "string")))),
+                )
+                for name in names
+            ]
+            writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _buffers(values: Sequence[Any], kind: str) -> list[bytes]:
+    """An Arrow array as it is laid out (Arrow columnar format, "Physical memory layout"): which values there are, a bit each,
+    then the values. `pyarrow.array` would import pandas to see whether it is given some of its: 0.4 s of every command."""
+    there = int("".join("01"[value is not None] for value in reversed(values)) or "0", 2)
+    valid = there.to_bytes(len(values) // 8 + 1, "little")
+    if kind in CODES:
+        return [valid, array(CODES[kind], [value or 0 for value in values]).tobytes()]
+    texts = [(value or "").encode() for value in values]
+    return [valid, array("i", accumulate(map(len, texts), initial=0)).tobytes(), b"".join(texts)]
 
 
 def _type(measure: Measure, values: Iterable[Any]) -> str:

@@ -22,6 +22,7 @@ Sent = dict[str, dict[str, Points]]
 """By suffix and statistic, of a job."""
 
 
+
 def _mean(values: Sequence[float]) -> float:
     """As `statistics.fmean`; the import of that takes longer than all that is measured in most runs."""
     return math.fsum(values) / len(values)
