@@ -267,8 +267,10 @@ def test_a_run_that_failed_keeps_its_files(tmp_path: Path) -> None:
     assert statistics(kept) == [SENT]
 
 
-@pytest.mark.parametrize("odd", ["link", "fifo", "long"])
-def test_a_run_that_left_something_else_is_not_packed(tmp_path: Path, odd: str) -> None:
+@pytest.mark.parametrize("odd", ["link", "fifo", "long", "long in bytes", "large"])
+def test_a_run_that_left_something_else_is_not_packed(
+    tmp_path: Path, odd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leave(tmp_path, {})
     match odd:
         case "link":
@@ -277,6 +279,11 @@ def test_a_run_that_left_something_else_is_not_packed(tmp_path: Path, odd: str) 
             subprocess.run(["mkfifo", tmp_path / "jobs/fifo"], check=True)
         case "long":
             (tmp_path / ("x" * 120)).write_text("x")
+        case "long in bytes":
+            (tmp_path / ("é" * 60)).write_text("x")
+        case "large":
+            monkeypatch.setattr(run_files, "FILE_LIMIT_BYTES", 1000)
+            (tmp_path / "large").write_bytes(bytes(1001))
     before = sorted(tmp_path.rglob("*"))
     run_files.pack(tmp_path, ())
     assert sorted(tmp_path.rglob("*")) == before

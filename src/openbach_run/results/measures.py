@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,16 @@ Sent = dict[str, dict[str, Points]]
 """By suffix and statistic, of a job."""
 
 
+def _statistic(name: str, values: Sequence[float]) -> float:
+    """Of the standard library's; its import takes longer than what is measured in most runs."""
+    import statistics
 
-def _mean(values: Sequence[float]) -> float:
-    """As `statistics.fmean`; the import of that takes longer than all that is measured in most runs."""
-    return math.fsum(values) / len(values)
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return float(getattr(statistics, name)(values))
 
 
 OF_ONE: dict[str, Callable[[Sequence[float]], float]] = {
-    "median": _median, "mean": _mean, "min": min, "max": max, "first": lambda values: values[0],
-    "last": lambda values: values[-1], "sum": sum, "count": len,
+    "median": partial(_statistic, "median"), "mean": partial(_statistic, "fmean"), "min": min, "max": max,
+    "first": lambda values: values[0], "last": lambda values: values[-1], "sum": sum, "count": len,
 }  # fmt: skip
 OF_ALL: dict[str, Callable[[Mapping[str, Points]], float | None]] = {
     "total_rate": flows.total_rate_bps, "first_share_pct": flows.first_share_pct, "fairness": flows.fairness,
@@ -124,7 +120,7 @@ def _taken(points: Points | None, measure: Measure) -> float | int | None:
         return None
     values = [value for _, value in points]
     if (measure.take, measure.type) == ("median", "int"):
-        return _scaled(sorted(values)[(len(values) - 1) // 2], measure)  # one of them, the lower of two
+        return _scaled(_statistic("median_low", values), measure)
     return _scaled(OF_ONE[measure.take](values), measure)
 
 

@@ -72,7 +72,9 @@ def kept(cache: Path, name: str, made_of: Iterable[str], make: Callable[[], str]
     def write(place: Path) -> None:
         (place / "text").write_text(make(), encoding="utf-8")
 
-    return (made_once(cache / f"{name}-{content_hash([], cache, *made_of)}", write) / "text").read_text(encoding="utf-8")
+    return (made_once(cache / f"{name}-{content_hash([], cache, *made_of)}", write) / "text").read_text(
+        encoding="utf-8"
+    )
 
 
 def _is_whole(place: Path) -> bool:
