@@ -4,7 +4,8 @@ of real ones) at a real Dask scheduler, and the command with `--scheduler`.
 
     wall       from the first run's start to the last one's end, over that of workers that never wait
     CPU        of scheduler and command, a run and as a share of the wall time; the workers' is not counted: elsewhere they have
-               CPUs of their own, here they share these
+               CPUs of their own, here they share these. The scheduler's is above that for hearing 64 idle workers, which is
+               named too
 
 The first run of each worker, and then one in a hundred, is executed twice (engine/cluster.py): these count as runs.
 """
@@ -35,6 +36,7 @@ from openbach_run.engine import cluster
 from openbach_run.engine.contract import OnEvent, Outcome
 
 READY_LIMIT_S = 120
+IDLE_S = 10
 
 
 class Engine(scale.Engine):
@@ -96,6 +98,10 @@ def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
     print(json.dumps({"wall_s": max(times_s) - min(times_s), "cpu_s": cpu_s, "executed": executed, "here": here.runs}))
 
 
+def cpu_s_of(process: subprocess.Popen[bytes]) -> float:
+    return sum(psutil.Process(process.pid).cpu_times()[:2])
+
+
 def measure() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=64)
@@ -130,10 +136,12 @@ def measure() -> None:
         start(__file__, *same, "--part", "work", address)
         with Client(address, set_as_default=False) as client:
             client.wait_for_workers(given.workers, READY_LIMIT_S)
-        before_s = sum(psutil.Process(scheduler.pid).cpu_times()[:2])
+        at_start_s = cpu_s_of(scheduler)
+        time.sleep(IDLE_S)
+        before_s = cpu_s_of(scheduler)
         command = [sys.executable, __file__, *same, "--part", "campaign", address, str(place / "results")]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=scale.REPOSITORY)
-        scheduler_s = sum(psutil.Process(scheduler.pid).cpu_times()[:2]) - before_s
+        scheduler_s = cpu_s_of(scheduler) - before_s
     took = json.loads(done.stdout.splitlines()[-1])
     least_s = took["executed"] * given.run_s / given.workers
     wall_s = took["wall_s"]
@@ -144,6 +152,7 @@ def measure() -> None:
     print(f"wall       {wall_s:.1f} s, at least {least_s:.1f} s: {wall_s / least_s - 1:+.1%}")
     for name, cpu_s in (("scheduler", scheduler_s), ("command", took["cpu_s"])):
         print(f"{name:10} {cpu_s / given.runs * 1e3:.1f} ms of CPU a run: {cpu_s / wall_s:.1%} of the wall time")
+    print(f"{'':10} the scheduler with idle workers: {(before_s - at_start_s) / IDLE_S:.1%}")
 
 
 if __name__ == "__main__":
