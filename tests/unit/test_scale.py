@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import subprocess
 import sys
@@ -257,6 +258,17 @@ def test_the_same_run_is_packed_into_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
+@given(st.dictionaries(st.from_regex(r"[a-zé/]{1,50}", fullmatch=True), st.binary(max_size=30_000), max_size=8))
+def test_an_archive_is_as_tarfile_makes_it(files: dict[str, bytes]) -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    assert run_files._tar(files) == made.getvalue()
+
+
 def test_a_run_that_failed_keeps_its_files(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with store.opened():
@@ -267,8 +279,10 @@ def test_a_run_that_failed_keeps_its_files(tmp_path: Path) -> None:
     assert statistics(kept) == [SENT]
 
 
-@pytest.mark.parametrize("odd", ["link", "fifo", "long"])
-def test_a_run_that_left_something_else_is_not_packed(tmp_path: Path, odd: str) -> None:
+@pytest.mark.parametrize("odd", ["link", "fifo", "long", "long in bytes", "large"])
+def test_a_run_that_left_something_else_is_not_packed(
+    tmp_path: Path, odd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leave(tmp_path, {})
     match odd:
         case "link":
@@ -277,6 +291,11 @@ def test_a_run_that_left_something_else_is_not_packed(tmp_path: Path, odd: str) 
             subprocess.run(["mkfifo", tmp_path / "jobs/fifo"], check=True)
         case "long":
             (tmp_path / ("x" * 120)).write_text("x")
+        case "long in bytes":
+            (tmp_path / ("é" * 60)).write_text("x")
+        case "large":
+            monkeypatch.setattr(run_files, "FILE_LIMIT_BYTES", 1000)
+            (tmp_path / "large").write_bytes(bytes(1001))
     before = sorted(tmp_path.rglob("*"))
     run_files.pack(tmp_path, ())
     assert sorted(tmp_path.rglob("*")) == before

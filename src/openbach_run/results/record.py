@@ -60,6 +60,7 @@ METADATA: dict[str, Any] = {
     **LEAST_METADATA, "agent_name": str, "time": float, "job_instance_id": int, "scenario_instance_id": int,
 }  # fmt: skip
 """Fields of a statistic's `_metadata`: what is looked at in any record, and what every run leaves now."""
+EVENT = {"t_s": float, "event": str}
 FUNCTION = {"scenario_instance_id": int, "function": int}
 JOB = {"scenario_instance_id": int, "instance_id": int, "job": str, "entity": str}
 EVENTS: dict[str, dict[str, Any]] = {
@@ -250,14 +251,14 @@ class _Shared:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, dict[str, Any]] = {}
-        self._names: dict[tuple[int, ...], tuple[str, dict[str, Any]]] = {}
-        """By the objects that have been put: the engine and the jobs give every record the same."""
+        self._names: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
+        """By what was put: packages and measures are the same objects in every record, the identity is short."""
         self._lock = threading.Lock()
 
     def put(self, fields: dict[str, Any]) -> str:
         """The name under which it is there then."""
         with self._lock:
-            same = tuple(map(id, fields.values()))
+            same = (*fields["identity"].items(), *(id(value) for name, value in fields.items() if name != "identity"))
             if same not in self._names:
                 self._names[same] = self._put(fields), fields
             return self._names[same][0]
@@ -309,4 +310,4 @@ def _wrong_statistic(line: Any, metadata: Mapping[str, Any] = LEAST_METADATA) ->
 
 def wrong_event(line: Any, known: Mapping[str, Mapping[str, Any]] = NO_EVENTS) -> str | None:
     """What is wrong with a line of events.jsonl, or None. `known` has the fields of events by their name."""
-    return run_files.fields(line, {"t_s": float, "event": str}) or run_files.fields(line, known.get(line["event"], {}))
+    return run_files.fields(line, EVENT) or run_files.fields(line, known.get(line["event"], {}))
