@@ -37,6 +37,8 @@ from openbach_run.engine.contract import OnEvent, Outcome
 
 READY_LIMIT_S = 120
 IDLE_S = 10
+PROCESSES = 8
+"""That the workers are in: threads of one would wait for each other."""
 
 
 class Engine(scale.Engine):
@@ -55,12 +57,12 @@ class Engine(scale.Engine):
         return outcome
 
 
-async def work(scheduler: str, workers: int, run_s: float) -> None:
+async def work(scheduler: str, numbers: range, run_s: float) -> None:
     """Workers in this process, until it is ended."""
     engine = Engine(run_s)
     cluster._worker_engine = lambda parts: engine  # type: ignore[assignment]
     async with AsyncExitStack() as stack:
-        for number in range(workers):
+        for number in numbers:
             await stack.enter_async_context(
                 Worker(scheduler, nthreads=1, name=f"worker-{number}", dashboard_address=None)
             )
@@ -110,8 +112,8 @@ def measure() -> None:
     parser.add_argument("--part", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     match given.part:
-        case ["work", scheduler]:
-            asyncio.run(work(scheduler, given.workers, given.run_s))
+        case ["work", scheduler, first]:
+            asyncio.run(work(scheduler, range(int(first), given.workers, PROCESSES), given.run_s))
             return
         case ["campaign", scheduler, results]:
             campaign(scheduler, given.runs, given.run_s, Path(results))
@@ -133,7 +135,8 @@ def measure() -> None:
             assert time.monotonic() < due_s, f"the Dask scheduler did not start within {READY_LIMIT_S} s"
             time.sleep(0.05)
         address = json.loads(file.read_text())["address"]
-        start(__file__, *same, "--part", "work", address)
+        for first in range(PROCESSES):
+            start(__file__, *same, "--part", "work", address, str(first))
         with Client(address, set_as_default=False) as client:
             client.wait_for_workers(given.workers, READY_LIMIT_S)
         at_start_s = cpu_s_of(scheduler)

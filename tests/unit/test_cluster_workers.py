@@ -107,6 +107,21 @@ def test_a_worker_that_says_nothing_is_waited_for_until_the_scheduler_gives_it_u
     assert engine_of(client, monkeypatch)._executed(SPEC)[0] == "b"
 
 
+def test_no_run_goes_to_a_worker_that_has_just_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client({"a": Worker(right)}, monkeypatch)
+
+    async def never(**_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(client.rpc("a"), "run", never)
+    known = cluster.Workers(cast(Any, client))
+    known.look(0)
+    run, waiting = known.ask(known.wish(None).result(0), SPEC, ()), known.wish(None)
+    client.workers.clear()
+    known.look(0)
+    assert run.cancelled() and not waiting.done()
+
+
 def test_a_run_that_workers_die_of_ends_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = {name: Worker(right) for name in "abcd"}
     client = Client(dict(workers), monkeypatch)
@@ -205,7 +220,7 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     monkeypatch.setattr(cluster, "_worker_engine", lambda parts: engine)
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=":0"
         ) as workers,
         distributed.Client(workers.scheduler_address, set_as_default=False) as client,
     ):

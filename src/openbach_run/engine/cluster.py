@@ -105,11 +105,11 @@ class Workers:
                 self.names = {address: f"{one.get('name')} ({address})" for address, one in sorted(found.items())}
             if found.keys() - self.wrong:
                 self.seen_s = time.monotonic()
+            for address in self.there - found.keys():
+                self.lose(address)
             for future, address in list(self._going.items()):
                 if address not in found:
                     future.cancel()
-            for address in self.there - found.keys():
-                self.lose(address)
             for address in sorted(found.keys() - self.there - self.wrong):
                 self.there.add(address)
                 for _ in range(found[address]["nthreads"]):
