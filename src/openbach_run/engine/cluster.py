@@ -2,8 +2,11 @@
 """Runs on the workers of a Dask cluster, in place of the virtual engine of this machine.
 
 A worker executes a run with the virtual engine of its own checkout and sends the run's directory back. It refuses
-runs of another kernel, guest tree or code than its own: their packets would be others. Dask gives the runs of a
-worker that dies to the others; a run is kept here as soon as it is done, so no finished one is lost or repeated.
+runs of another kernel, guest tree or code than its own: their packets would be others. The run of a worker that dies
+goes to another one; a run is kept here as soon as it is done, so no finished one is lost or repeated.
+
+Dask's scheduler says which workers there are. Runs are none of its tasks, which would cost it 3 ms each: this machine sends a
+worker that has nothing to do a run, over a connection to it; through the scheduler where only that reaches it.
 
 A worker may still give other packets than it should: of bad memory, say. So its first run, and then one of CHECK_EVERY, is
 executed a second time elsewhere. If that gives other packets, this machine decides between the two, the worker that is
@@ -12,24 +15,23 @@ wrong gets no more runs, and those that it has done since its last check are don
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import io
-import logging
 import math
 import os
-import random
 import socket
 import tarfile
 import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from openbach_run.additions import Uses
 from openbach_run.engine.contract import Outcome, Withdrawn
@@ -41,19 +43,160 @@ from openbach_run.results import run_files
 from openbach_run.results.record import FINISHED, LEFT_OUT
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Worker
 
 CONNECT_LIMIT_S = 10
+REACH_LIMIT_S = 5
+"""How long a worker may take to answer this machine."""
 LOOK_S = 2
+DEATHS_LIMIT = 3
+"""Workers that die of a run, one after the other."""
 WORKERS_LIMIT_S = 60
 """How long a cluster may have no worker (a nanny starts another one in the place of one that died)."""
 CHECK_EVERY = 100
 """Runs of a worker from one that is executed elsewhere too to the next: how many a wrong worker can cost."""
 Parts = tuple[tuple[str, str], ...]
 """The jobs and folders that a campaign uses (see `guest_code`), on the worker as here."""
-Executed = tuple[str, Outcome, bytes]
-"""A worker's address, and of a run of it the outcome and what it has left: its directory as a tar file, packed as in the
-results if it has finished."""
+Left = tuple[Outcome, bytes]
+"""Of a run the outcome and what it has left: its directory as a tar file, packed as in the results if it has finished."""
+Awaited = TypeVar("Awaited")
+
+
+class Died(Exception):
+    """A worker, while it had a run."""
+
+
+class Workers:
+    """Those of a cluster: who is there, who has nothing to do, and what is known of them. All engines of a command share them,
+    as `_client`."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.lock = threading.RLock()
+        self.there: set[str] = set()
+        """Addresses of those that may get runs."""
+        self.names: dict[str, str] = {}
+        """What those that were there last are called, by address."""
+        self.seen_s = -math.inf
+        """When there was one."""
+        self.wrong: set[str] = set()
+        self.unchecked: dict[str, list[str]] = {}
+        """Runs since the last check of a worker that has passed one, by address."""
+        self.checks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self.first = threading.Lock()
+        """Held while this machine executes what no other worker can check."""
+        self._looked_s = -math.inf
+        self._free: list[str] = []
+        """Addresses, each as often as the worker has threads with nothing to do."""
+        self._wishes: list[tuple[Future[str], str | None]] = []
+        self._going: dict[Future[Left], str] = {}
+        self._ways: dict[str, Any] = {}
+        """What sends messages to a worker, by address."""
+
+    def look(self, look_s: float) -> None:
+        """Asks the scheduler who is there, for all that want to know once in so many seconds."""
+        with self.lock:
+            if time.monotonic() - self._looked_s < look_s:
+                return
+            self._looked_s = time.monotonic()
+        found = self.client.scheduler_info(n_workers=-1)["workers"]
+        with self.lock:
+            if found:
+                self.names = {address: f"{one.get('name')} ({address})" for address, one in sorted(found.items())}
+            if found.keys() - self.wrong:
+                self.seen_s = time.monotonic()
+            for address in self.there - found.keys():
+                self.lose(address)
+            for future, address in list(self._going.items()):
+                if address not in found:
+                    future.cancel()
+            for address in sorted(found.keys() - self.there - self.wrong):
+                self.there.add(address)
+                for _ in range(found[address]["nthreads"]):
+                    self.give(address)
+
+    def others(self, worker: str) -> Collection[str]:
+        """That have passed a check."""
+        return (self.unchecked.keys() & self.there) - {worker}
+
+    def wish(self, checked: str | None) -> Future[str]:
+        """A worker, as soon as one has nothing to do. To check another one, which comes first, one that has passed a check; any
+        when these have gone."""
+        wish: Future[str] = Future()
+        with self.lock:
+            self._wishes.insert(0 if checked else len(self._wishes), (wish, checked))
+            self._match()
+        return wish
+
+    def give(self, address: str) -> None:
+        """A thread of this worker has nothing to do."""
+        with self.lock:
+            if address in self.there:
+                self._free.append(address)
+                self._match()
+
+    def lose(self, address: str) -> None:
+        """It gets no more runs, unless it is there when we look again and is not wrong."""
+        with self.lock:
+            self.there.discard(address)
+            self._free = [one for one in self._free if one != address]
+            self._match()
+
+    def _match(self) -> None:
+        for one in list(self._wishes):
+            if not self._free:
+                return
+            wish, checked = one
+            others = self.others(checked) if checked else ()
+            address = next((free for free in self._free if not others or free in others), None)
+            if address is not None:
+                self._wishes.remove(one)
+                if wish.set_running_or_notify_cancel():
+                    self._free.remove(address)
+                    wish.set_result(address)
+
+    def ask(self, address: str, spec: Mapping[str, Any], parts: Parts) -> Future[Left]:
+        """A run of this worker. Raises Died."""
+        loop = self.client.loop.asyncio_loop  # type: ignore[union-attr]
+        future = asyncio.run_coroutine_threadsafe(self._ask(address, dict(spec), parts), loop)
+        with self.lock:
+            self._going[future] = address
+
+        def ended(future: Future[Left]) -> None:
+            self._going.pop(future)
+            self.give(address)
+
+        future.add_done_callback(ended)
+        return future
+
+    async def _ask(self, address: str, *arguments: Any) -> Left:
+        from distributed.core import clean_exception
+        from distributed.protocol.pickle import dumps
+
+        if address not in self._ways:
+            self._ways[address] = await self._way(address)
+        try:
+            answer = await self._ways[address].run(function=dumps(execute), args=dumps(arguments))
+        except OSError as error:
+            self.lose(address)
+            raise Died from error
+        if answer["status"] == "error":
+            _, raised, trace = clean_exception(**answer)
+            assert raised is not None
+            raise raised.with_traceback(trace)
+        left: Left = answer["result"]
+        return left
+
+    async def _way(self, address: str) -> Any:
+        """To the worker itself; through the scheduler if this machine does not reach it (`kubectl port-forward`)."""
+        from distributed.actor import ProxyRPC
+
+        direct = self.client.rpc(address)
+        try:
+            await asyncio.wait_for(direct.identity(), REACH_LIMIT_S)
+        except (OSError, TimeoutError):
+            return ProxyRPC(self.client.scheduler, address)
+        return direct
 
 
 class ClusterEngine:
@@ -64,23 +207,16 @@ class ClusterEngine:
         self._virtual = virtual
         self._scheduler = scheduler
         self._parts: Parts = tuple((place, _portable(folder)) for place, folder in parts.items())
-        self._futures: set[Any] = set()
+        self._futures: set[Future[Any]] = set()
         self._lock = threading.Lock()
-        self._workers: dict[str, str] = {}
-        """What those that were there last are called, by address."""
-        self._unchecked: dict[str, list[str]] = {}
-        """Runs since the last check of a worker that has passed one, by address."""
-        self._wrong: set[str] = set()
-        self._first = threading.Lock()
-        """Held while this machine executes what no other worker can check."""
-        self._checks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._seen_s, self._looked_s = time.monotonic(), -math.inf
+        self._stopped = threading.Event()
+        self._start_s = time.monotonic()
 
     def prepare(self, progress: Progress) -> None:
         """Raises SetupError when the scheduler does not answer."""
         self._virtual.prepare(progress)
-        self._client = _client(self._scheduler)
-        self._expect_workers()  # who is there at the beginning: they may die before anybody asks again
+        self._workers = _workers(_client(self._scheduler))
+        self._expect_workers(0)  # who is there at the beginning: they may die before anybody asks again
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
         return self._virtual.identity_of(uses)
@@ -94,66 +230,73 @@ class ClusterEngine:
     ) -> Outcome:
         """Raises SetupError when a worker refuses the run, when one after the other died of it, and when there is none;
         Withdrawn when the worker that did it is wrong."""
-        worker, outcome, files = self._executed(spec, run_dir.stem)
+        worker, outcome, files = self._executed(spec)
         if outcome.status == FINISHED:
-            with self._lock:
-                check = self._checks[worker]
+            with self._workers.lock:
+                check = self._workers.checks[worker]
             with check:  # what comes from the worker meanwhile waits
                 self._check(worker, outcome, spec, run_dir.stem)
         with tarfile.open(fileobj=io.BytesIO(files)) as archive:
             archive.extractall(run_dir, [one for one in archive if one.isreg() or one.isdir()], filter="data")
         return outcome
 
-    def _executed(self, spec: Mapping[str, Any], name: str, on: str | None = None) -> Executed:
-        """By a worker that nothing is known against, or if it is there by the one asked for."""
-        from distributed.client import FutureCancelledError
-        from distributed.scheduler import KilledWorker
+    def _executed(self, spec: Mapping[str, Any], checked: str | None = None) -> tuple[str, Outcome, bytes]:
+        """By the worker of this address; if it is to check another one, by one that has passed a check."""
+        self._expect_right_ones()
+        for _ in range(DEATHS_LIMIT):
+            worker = self._awaited(self._workers.wish(checked))
+            called = self._called(worker)
+            try:
+                return worker, *self._awaited(self._workers.ask(worker, spec, self._parts))
+            except ModuleNotFoundError as error:
+                raise SetupError(f"{error} on a Dask worker; start workers as docs/clusters.md says") from error
+            except (Died, CancelledError):
+                self._stopped.wait(LOOK_S)  # then others that died with it are known to be gone
+                self._expect_workers(0)
+        raise SetupError(f"{DEATHS_LIMIT} Dask workers died of this run, one after the other, at last {called}")
 
-        workers = [on] if on else self._right_ones()
-        future = self._client.submit(
-            execute, dict(spec), self._parts, key=f"openbach-run-{name}-{uuid4().hex}", pure=False,
-            workers=workers, allow_other_workers=workers is not None,  # when these have gone
-        )  # fmt: skip
+    def _awaited(self, future: Future[Awaited]) -> Awaited:
         with self._lock:
             self._futures.add(future)
+        if self._stopped.is_set():
+            future.cancel()
         try:
             return self._result(future)
-        except KilledWorker as error:
-            raise SetupError(f"the Dask workers died of this run: {error}") from error
-        except FutureCancelledError as error:
-            raise SetupError("the run was taken back from the Dask cluster, or its scheduler is gone") from error
-        except ModuleNotFoundError as error:
-            raise SetupError(f"{error} on a Dask worker; start workers as docs/clusters.md says") from error
+        except CancelledError:
+            if self._stopped.is_set():
+                raise SetupError("the run was taken back from the Dask cluster") from None
+            raise
         finally:
             with self._lock:
                 self._futures.discard(future)
 
-    def _right_ones(self) -> list[str] | None:
-        """The workers that may get a run; None as long as all may."""
-        if not self._wrong:
-            return None
-        self._expect_workers(0)
-        if right := [address for address in self._workers if address not in self._wrong]:
-            return right
-        raise SetupError(f"all workers of the Dask cluster at {self._scheduler} give other packets than this machine")
+    def _expect_right_ones(self) -> None:
+        known = self._workers
+        if known.wrong and not known.there:
+            self._expect_workers(0)
+            if known.names.keys() <= known.wrong:
+                raise SetupError(
+                    f"all workers of the Dask cluster at {self._scheduler} give other packets than this machine"
+                )
 
     def _check(self, worker: str, outcome: Outcome, spec: Mapping[str, Any], name: str) -> None:
         """Raises Withdrawn if the worker is wrong, and keeps count if this run is not to be checked."""
-        with self._lock:
-            if worker in self._wrong:
+        known = self._workers
+        with known.lock:
+            if worker in known.wrong:
                 raise Withdrawn(
                     [name], f"{self._called(worker)} gives other packets than this machine: a run is repeated"
                 )
-            since = self._unchecked.get(worker)
+            since = known.unchecked.get(worker)
             if since is not None and len(since) < CHECK_EVERY - 1:
                 since.append(name)
                 return
-        with self._first:
-            if alone := not self._others(worker):
+        with known.first:
+            if alone := not known.others(worker):
                 self._judge(worker, _same(outcome, self._here(spec)), name)
         if alone:
             return
-        other, second, _ = self._executed(spec, name, random.choice(self._others(worker)))
+        other, second, _ = self._executed(spec, worker)
         if other != worker and _same(outcome, second):
             self._judge(worker, True, name)
         elif _same(outcome, here := self._here(spec)):
@@ -161,17 +304,15 @@ class ClusterEngine:
         else:
             self._judge(worker, False, name)
 
-    def _others(self, worker: str) -> list[str]:
-        """That have passed a check."""
-        return [one for one in list(self._unchecked) if one != worker and one in self._workers]
-
     def _judge(self, worker: str, right: bool, name: str) -> None:
-        with self._lock:
-            since = self._unchecked.pop(worker, [])
+        known = self._workers
+        with known.lock:
+            since = known.unchecked.pop(worker, [])
             if right:
-                self._unchecked[worker] = []
+                known.unchecked[worker] = []
                 return
-            self._wrong.add(worker)
+            known.wrong.add(worker)
+            known.lose(worker)
         raise Withdrawn([*since, name], (
             f"{self._called(worker)} gives other packets than this machine: it gets no more runs, and {len(since) + 1} of "
             "those that it has done are repeated elsewhere"
@@ -182,36 +323,23 @@ class ClusterEngine:
             return self._virtual.run(spec, Path(place), cpu, lambda event: None)
 
     def _called(self, worker: str) -> str:
-        return f"the Dask worker {self._workers.get(worker, worker)}"
+        return f"the Dask worker {self._workers.names.get(worker, worker)}"
 
-    def _result(self, future: Any) -> Executed:
-        """Raises SetupError when there is no worker for it and none comes. Asked for a result that is on its way when the time
-        is over, Dask (2026.8) ends in an UnboundLocalError: so it is asked when there is one."""
+    def _result(self, future: Future[Awaited]) -> Awaited:
+        """Raises SetupError when there is no worker for it and none comes. It is asked for when it is there."""
         ended = threading.Event()
         future.add_done_callback(lambda _: ended.set())
-        while True:
-            try:
-                while not ended.wait(LOOK_S):
-                    self._expect_workers()
-                done: Executed = future.result(WORKERS_LIMIT_S)
-                return done
-            except TimeoutError:  # its worker has died, and another one is to execute it again
-                self._expect_workers()
+        while not ended.wait(LOOK_S):
+            self._expect_workers()
+        return future.result()
 
-    def _expect_workers(self, look_s: float = LOOK_S) -> None:
-        """All that wait ask, and the scheduler is asked once in so many seconds."""
-        with self._lock:
-            now_s = time.monotonic()
-            if now_s - self._looked_s < look_s:
-                return
-            workers = self._client.scheduler_info(n_workers=-1)["workers"]
-            self._looked_s = now_s = time.monotonic()
-            if workers:
-                self._workers = {address: f"{one.get('name')} ({address})" for address, one in sorted(workers.items())}
-            if workers.keys() - self._wrong:
-                self._seen_s = now_s
-        if now_s - self._seen_s > WORKERS_LIMIT_S:
-            gone = f"; the last ones were {', '.join([*self._workers.values()][:3])}" if self._workers else ""
+    def _expect_workers(self, look_s: float | None = None) -> None:
+        known = self._workers
+        if known.client.status != "running":
+            raise SetupError(f"the scheduler of the Dask cluster at {self._scheduler} is gone")
+        known.look(LOOK_S if look_s is None else look_s)
+        if time.monotonic() - max(self._start_s, known.seen_s) > WORKERS_LIMIT_S:
+            gone = f"; the last ones were {', '.join([*known.names.values()][:3])}" if known.names else ""
             raise SetupError(
                 f"the Dask cluster at {self._scheduler} has had no worker for {WORKERS_LIMIT_S} s{gone}. What finished is "
                 "kept; start workers as docs/clusters.md says, and the same command goes on from there"
@@ -219,16 +347,20 @@ class ClusterEngine:
 
     def stop(self) -> None:
         """Takes back what has not begun; what a worker is running ends there and is dropped."""
+        self._stopped.set()
         self._virtual.stop()
         with self._lock:
             futures = list(self._futures)
-        self._client.cancel(futures)
+        for future in futures:
+            future.cancel()
 
 
-def execute(spec: dict[str, Any], parts: Parts) -> Executed:
-    """On a worker. Raises SetupError when this machine differs."""
-    from distributed import get_worker
+async def execute(spec: dict[str, Any], parts: Parts, dask_worker: Worker) -> Left:
+    """On a worker, in one of its threads. Raises SetupError when this machine differs."""
+    return await asyncio.get_running_loop().run_in_executor(dask_worker.executor, _execute, spec, parts)
 
+
+def _execute(spec: Mapping[str, Any], parts: Parts) -> Left:
     engine = _worker_engine(parts)
     here = engine.identity_of(spec["uses"])
     if differing := [name for name, value in here.items() if spec["identity"].get(name) != value]:
@@ -246,7 +378,7 @@ def execute(spec: dict[str, Any], parts: Parts) -> Executed:
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w") as tar:
             tar.add(run_dir, ".", filter=lambda one: one if one.isreg() or one.isdir() else None)
-    return get_worker().address, outcome, archive.getvalue()
+    return outcome, archive.getvalue()
 
 
 def _same(one: Outcome, other: Outcome) -> bool:
@@ -257,18 +389,14 @@ def _same(one: Outcome, other: Outcome) -> bool:
 def _client(scheduler: str) -> Client:
     from distributed import Client
 
-    logging.getLogger("asyncio").addFilter(_is_of_interest)
     try:
         return Client(scheduler, timeout=CONNECT_LIMIT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise SetupError(f"no Dask scheduler answers at {scheduler}: {error}") from error
 
 
-def _is_of_interest(log: logging.LogRecord) -> bool:
-    """False of the trace that Dask's gather leaves when what it waits for is taken back: its caller is told as well."""
-    from distributed.client import AllExit
-
-    return not (log.exc_info and isinstance(log.exc_info[1], AllExit))
+_workers = cache(Workers)
+"""Of a client, always the same."""
 
 
 @cache

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a cluster's workers get runs: when they have nothing to do, and what becomes of the run of one that dies."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import distributed
+import pytest
+from distributed.actor import ProxyRPC
+from test_cluster_checks import RUNS, Client, Worker, execute_by, right, wrong
+from test_scale import Engine
+
+from openbach_run.engine import cluster
+from openbach_run.engine.cluster import ClusterEngine
+from openbach_run.engine.contract import Withdrawn
+from openbach_run.errors import SetupError
+from openbach_run.results.record import Store
+
+SPEC = {"arguments": {"vpn": "none"}, "seed": 1, "uses": {}, "identity": {"engine": "made up"}}
+LIMIT_S = 20
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "LOOK_S", 0.01)
+
+
+def engine_of(client: Any, monkeypatch: pytest.MonkeyPatch) -> ClusterEngine:
+    monkeypatch.setattr(cluster, "_client", lambda scheduler: client)
+    engine = ClusterEngine(cast(Any, Engine()), "tcp://made-up:8786", {})
+    engine.prepare(lambda text, part: None)
+    return engine
+
+
+def test_a_worker_gets_a_run_when_it_has_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that at the end none waits behind another one's; the executor's four threads would give them more."""
+    client = Client({"a": Worker(right), "b": Worker(right)}, monkeypatch)
+    execute_by(client, Engine(), tmp_path, monkeypatch)
+    assert [client.rpc(name).most for name in ("a", "b")] == [1, 1]
+
+
+def test_a_worker_with_two_threads_gets_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client({"a": Worker(right)}, monkeypatch)
+    monkeypatch.setattr(client, "scheduler_info", lambda n_workers: {"workers": {"a": {"name": "A", "nthreads": 2}}})
+    both = threading.Barrier(2, timeout=LIMIT_S)
+    client.workers["a"].before = lambda number: cast(None, both.wait())
+    client.rpc("a").executor = ThreadPoolExecutor(2, thread_name_prefix="a")
+    engine = engine_of(client, monkeypatch)
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda _: engine._executed(SPEC), range(4)))
+    assert client.rpc("a").most == 2
+
+
+def test_a_worker_dies_and_only_the_run_that_it_had_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = {name: Worker(right) for name in "abc"}
+    client = Client(dict(workers), monkeypatch)
+
+    def die(number: int) -> None:
+        if number == 5:
+            del client.workers["b"]
+
+    workers["b"].before = die
+    execute_by(client, Engine(), tmp_path, monkeypatch)
+    assert len(workers["b"].got) == 6
+    got = Counter(run for one in workers.values() for run in one.got)
+    assert got[workers["b"].got[5]] >= 2, "its last one was done by another worker"
+    checks = sum(got.values()) - RUNS - 1
+    assert len(got) == RUNS and 0 <= checks <= 2 * RUNS // 10, "the others once, but for the checks"
+    assert {record.status for record in Store(tmp_path).all()} == {"Finished Ok"}
+
+
+def test_a_worker_that_comes_back_at_its_address_gets_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client({"a": Worker(right)}, monkeypatch)
+    address = client.rpc("a")
+    run = address.run
+
+    async def die(**_: Any) -> Any:
+        monkeypatch.setattr(address, "run", run)
+        raise ConnectionResetError
+
+    monkeypatch.setattr(address, "run", die)
+    assert engine_of(client, monkeypatch)._executed(SPEC)[0] == "a"
+
+
+def test_a_worker_that_says_nothing_is_waited_for_until_the_scheduler_gives_it_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its machine has gone, say."""
+    client = Client({"a": Worker(right)}, monkeypatch)
+
+    async def never(*_: Any, **__: Any) -> Any:
+        client.workers.pop("a")
+        client.workers["b"] = Worker(right)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(client.rpc("a"), "run", never)
+    assert engine_of(client, monkeypatch)._executed(SPEC)[0] == "b"
+
+
+def test_no_run_goes_to_a_worker_that_has_just_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client({"a": Worker(right)}, monkeypatch)
+
+    async def never(**_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(client.rpc("a"), "run", never)
+    known = cluster.Workers(cast(Any, client))
+    known.look(0)
+    run, waiting = known.ask(known.wish(None).result(0), SPEC, ()), known.wish(None)
+    client.workers.clear()
+    known.look(0)
+    assert run.cancelled() and not waiting.done()
+
+
+def test_a_run_that_workers_die_of_ends_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = {name: Worker(right) for name in "abcd"}
+    client = Client(dict(workers), monkeypatch)
+    for name, worker in workers.items():
+        worker.before = lambda number, name=name: cast(None, client.workers.pop(name))  # type: ignore[misc]
+    with pytest.raises(
+        SetupError, match=r"3 Dask workers died of this run, one after the other, at last the Dask worker C \(c\)"
+    ):
+        engine_of(client, monkeypatch)._executed(SPEC)
+    assert list(client.workers) == ["d"]
+
+
+def test_what_goes_wrong_on_a_worker_is_told_and_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client({"a": Worker(right)}, monkeypatch)
+
+    def fail(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    client.workers["a"].before = fail
+    with pytest.raises(OSError, match="No space left"):
+        engine_of(client, monkeypatch)._executed(SPEC)
+    assert client.workers["a"].got == [("none", 1)]
+
+
+def test_a_check_is_done_by_a_worker_that_has_passed_one_before_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By any other one when these have gone."""
+    known = cluster.Workers(cast(Any, Client({name: Worker(right) for name in "abc"}, monkeypatch)))
+    known.unchecked = {"a": [], "c": []}
+    run, check = known.wish(None), known.wish("a")
+    known.there = {"b"}
+    known.give("b")
+    assert check.result(0) == "b", "nobody else is there"
+    known.there = {"a", "b", "c"}
+    check = known.wish("a")
+    known.give("b")
+    assert run.result(0) == "b", "it has not passed one"
+    run = known.wish(None)
+    known.give("c")
+    assert check.result(0) == "c" and not run.done()
+    check = known.wish("a")
+    known.give("b")
+    assert run.result(0) == "b"
+    known.give("b")
+    assert not check.done()
+    known.lose("c")
+    assert check.result(0) == "b"
+
+
+def test_engines_of_a_command_share_what_they_know_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A campaign file has an engine for each of its scenarios."""
+    client = Client({"a": Worker(wrong), "b": Worker(right)}, monkeypatch)
+    first, second = engine_of(client, monkeypatch), engine_of(client, monkeypatch)
+    with pytest.raises(Withdrawn):
+        first._judge("a", False, "run")
+    assert {second._executed(SPEC)[0] for _ in range(4)} == {"b"}
+
+
+def test_runs_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client({"a": Worker(right)}, monkeypatch)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(number: int) -> None:
+        begun.set()
+        go_on.wait(LIMIT_S)
+
+    client.workers["a"].before = wait
+    engine = engine_of(client, monkeypatch)
+    with ThreadPoolExecutor(3) as threads:
+        runs = [threads.submit(engine._executed, SPEC) for _ in range(3)]
+        begun.wait(LIMIT_S)
+        engine.stop()
+        for run in runs:
+            with pytest.raises(SetupError, match="taken back"):
+                run.result(LIMIT_S)
+        go_on.set()
+    assert client.workers["a"].got == [("none", 1)], "the others had not begun"
+    with pytest.raises(SetupError, match="taken back"):
+        engine._executed(SPEC)
+
+
+def test_a_scheduler_that_goes_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client({}, monkeypatch)
+    engine = engine_of(client, monkeypatch)
+    threading.Timer(0.1, setattr, (client, "status", "closed")).start()
+    with pytest.raises(SetupError, match="the scheduler of the Dask cluster at tcp://made-up:8786 is gone"):
+        engine._executed(SPEC)
+
+
+# Dask's own
+
+
+@pytest.fixture
+def dask(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A real scheduler with two workers, whose engine is made up, and a client."""
+    engine = Worker(right)
+    monkeypatch.setattr(cluster, "_worker_engine", lambda parts: engine)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=":0"
+        ) as workers,
+        distributed.Client(workers.scheduler_address, set_as_default=False) as client,
+    ):
+        yield SimpleNamespace(workers=workers, client=client, engine=engine)
+
+
+def test_dask_is_asked_past_its_scheduler(dask: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(dask.client, monkeypatch)
+    done = [engine._executed(SPEC) for _ in range(4)]
+    assert {worker for worker, *_ in done} == {worker.address for worker in dask.workers.workers.values()}
+    assert {outcome.capture_hash for _, outcome, _ in done} == {"ab"}
+    assert not dask.workers.scheduler.tasks
+
+
+def test_a_worker_that_this_machine_does_not_reach_is_asked_through_the_scheduler(
+    dask: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "REACH_LIMIT_S", 0)
+    engine = engine_of(dask.client, monkeypatch)
+    assert engine._executed(SPEC)[1].capture_hash == "ab"
+    assert {type(way) for way in engine._workers._ways.values()} == {ProxyRPC}
+
+    def fail(number: int) -> None:
+        raise SetupError("the Dask worker refuses the run")
+
+    dask.engine.before = fail
+    with pytest.raises(SetupError, match="the Dask worker refuses the run"):
+        engine._executed(SPEC)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_worker_of_dask_closes_while_it_has_a_run(
+    direct: bool, dask: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not direct:
+        monkeypatch.setattr(cluster, "REACH_LIMIT_S", 0)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(number: int) -> None:
+        if not begun.is_set():
+            begun.set()
+            go_on.wait(LIMIT_S)
+
+    dask.engine.before = wait
+    engine = engine_of(dask.client, monkeypatch)
+    with ThreadPoolExecutor(1) as threads:
+        run = threads.submit(engine._executed, SPEC)
+        begun.wait(LIMIT_S)
+        (first,) = (address for address in engine._workers.there if address not in engine._workers._free)
+        (worker,) = (one for one in dask.workers.workers.values() if one.address == first)
+        dask.workers.sync(worker.close, executor_wait=False, nanny=False)
+        assert run.result(LIMIT_S)[0] != first
+        go_on.set()
