@@ -33,8 +33,8 @@
 #define PART_SIZE	(1 << 18)	/* what is sent at once, at least */
 #define PIPE_SIZE	(1 << 20)	/* the largest pipe that pages are sent through */
 /*
- * Pages that are in the pipe are not written to: what was sent last fills the pipe
- * and the rest of the memory, before the beginning of it is used again.
+ * The pipe has the pages themselves until the host has read them: the last PIPE_SIZE
+ * that were sent. The rest is room for the next part and for what is left at the end.
  */
 #define MEMORY_SIZE	(PIPE_SIZE + 2 * (PART_SIZE + BLOCK_MAX))
 #define INTERFACES_MAX	256
@@ -74,8 +74,10 @@ static void flush(void)
 			panic("capture: the host no longer reads it (error %d)", n);
 		sent += n;
 	}
-	if (used > MEMORY_SIZE - PART_SIZE - BLOCK_MAX)
-		used = sent = 0;
+	if (used > MEMORY_SIZE - PART_SIZE - BLOCK_MAX) {
+		used = 0;
+		sent = 0;
+	}
 }
 
 static void put(const void *data, size_t len)
