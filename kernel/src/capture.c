@@ -70,6 +70,10 @@ static void flush(void)
 
 		if (n == -EINTR)
 			continue;
+		if (n < 0 && as_pages) {	/* the host may not let us */
+			as_pages = false;
+			continue;
+		}
 		if (n <= 0)
 			panic("capture: the host no longer reads it (error %d)", n);
 		sent += n;
