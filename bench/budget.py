@@ -66,7 +66,7 @@ IN_GUEST_KERNEL = [
 ]
 HOST = {
     "linux": [
-        (r"pipe_write|fifo_open", CAPTURE),
+        (r"vmsplice|pipe_write|fifo_open", CAPTURE),
         (r"futex", SWITCH),
         (r"pwrite64", PAGES),
         (r"x64_sys_mmap|ksys_mmap|munmap", MAPPING),
