@@ -4,8 +4,7 @@ of real ones) at a real Dask scheduler, and the command with `--scheduler`.
 
     wall       from the first run's start to the last one's end, over that of workers that never wait
     CPU        of scheduler and command, a run and as a share of the wall time; the workers' is not counted: elsewhere they have
-               CPUs of their own, here they share these. The scheduler's is above that for hearing 64 idle workers, which is
-               named too
+               CPUs of their own, here they share these. What the scheduler takes with idle workers is named too
 
 The first run of each worker, and then one in a hundred, is executed twice (engine/cluster.py): these count as runs.
 """

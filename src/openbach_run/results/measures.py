@@ -26,7 +26,8 @@ def _statistic(name: str, values: Sequence[float]) -> float:
     """Of the standard library's; its import takes longer than what is measured in most runs."""
     import statistics
 
-    return float(getattr(statistics, name)(values))
+    value: float = getattr(statistics, name)(values)
+    return value
 
 
 OF_ONE: dict[str, Callable[[Sequence[float]], float]] = {
