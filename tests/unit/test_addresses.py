@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +144,7 @@ def test_the_inventory_is_the_given_one_or_the_scenarios_or_ours() -> None:
 
 
 def test_entities_that_an_inventory_lacks() -> None:
-    (finding,) = unknown_entities(scenario(), replace(OURS, hosts=OURS.hosts[1:]))
+    (finding,) = unknown_entities(scenario(), OURS._replace(hosts=OURS.hosts[1:]))
     assert finding.path == "openbach_functions.0.start_job_instance.entity_name"
     assert "no entity satvpn_pc; it has satvpn_server" in finding.message
 

@@ -16,9 +16,8 @@ import select
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import collect_agent
 import limits
@@ -47,8 +46,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):
     pid: int
     parent: int
     user_s: float

@@ -23,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +212,7 @@ def upload_iperf3(arguments: argparse.Namespace) -> Received:
     test = iperf3_test(arguments)
     with started("iperf3", "-s", "-1", "-p", str(test.port), stdout=subprocess.DEVNULL) as server:
         wait_listening(server, "the iperf3 server", test.port)
-        report = control.ask(arguments.server_ip, test.port - 1, test.deadline_s, receive=asdict(test))
+        report = control.ask(arguments.server_ip, test.port - 1, test.deadline_s, receive=test._asdict())
     return iperf3.received(report, None)
 
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 MOST_IDLE_MS = 86_400_000
 LONGEST_S = 86_400
 
 
-@dataclass(frozen=True)
-class Test:
+class Test(NamedTuple):
     """One test. `size` 0 is as much as goes in `duration_s`; both 0: until it is stopped. `cc` is the sender's congestion
     control, None what its host has. `interval_s` 0 makes no series."""
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = Path(__file__).parent / "impairments"
 NONE = "none"
@@ -13,8 +13,7 @@ FOR_PEOPLE = ("description", "source")
 MOST_MS = 10_000.0
 
 
-@dataclass(frozen=True)
-class Impairment:
+class Impairment(NamedTuple):
     """What happens to the packets of each direction, besides what the link does anyway. Jitter is the standard deviation of
     the delay, and may change the order of packets; those of `reorder_pct` are not delayed at all."""
 
@@ -45,11 +44,10 @@ def read(file: Path) -> Impairment:
         raise ValueError(f"{file}: {error}") from error
     if not isinstance(given, dict):
         raise ValueError(f"{file}: should be a JSON object")
-    known = [one.name for one in fields(Impairment)]
     numbers = {name: value for name, value in given.items() if name not in FOR_PEOPLE}
     for name, value in numbers.items():
-        if name not in known:
-            raise ValueError(f"{file}: {name}: a profile has {', '.join([*known, *FOR_PEOPLE])}")
+        if name not in Impairment._fields:
+            raise ValueError(f"{file}: {name}: a profile has {', '.join([*Impairment._fields, *FOR_PEOPLE])}")
         most = 100.0 if name.endswith("_pct") else MOST_MS
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
             raise ValueError(f"{file}: {name} is {value!r}: a number from 0 to {most:g}")

@@ -9,7 +9,6 @@ return                       interface ──► ingress ──► ifb: the same
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import signal
@@ -94,7 +93,7 @@ def profile_options(arguments: argparse.Namespace) -> str:
 
 
 def changes_nothing(arguments: argparse.Namespace) -> bool:
-    given = (*losses_pct(arguments), arguments.delay_ms, *dataclasses.astuple(arguments.impairment))
+    given = (*losses_pct(arguments), arguments.delay_ms, *arguments.impairment)
     return arguments.rate == UNLIMITED and not any(given)
 
 

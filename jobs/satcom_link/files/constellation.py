@@ -23,9 +23,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from link_file import Change, State
 
@@ -36,21 +35,43 @@ LIGHT_KM_PER_MS = 299.792458
 MEAN_OVER_S = 600.0
 
 
-def parameter(default: Any, least: float, greatest: float, text: str) -> Any:
-    """A field of a model's parameters that knows its range and what it means."""
-    return field(default=default, metadata={"least": least, "greatest": greatest, "help": text})
+class Parameter(NamedTuple):
+    """Of a model; its type is that of its default."""
+
+    default: float
+    least: float
+    greatest: float
+    meaning: str
 
 
-def refuse_out_of_range(parameters: Any) -> None:
-    """Raises ValueError, with the parameter's name and range."""
-    for one in fields(parameters):
-        value, least, greatest = getattr(parameters, one.name), one.metadata["least"], one.metadata["greatest"]
-        if not least <= value <= greatest:
-            raise ValueError(f"{one.name} is {value}: it must be from {least} to {greatest}")
+def parameter(default: float, least: float, greatest: float, meaning: str) -> Any:
+    """What a class of parameters has in place of a value: an object has one."""
+    return Parameter(default, least, greatest, meaning)
 
 
-@dataclass(frozen=True)
-class Constellation:
+class Model:
+    """Parameters of a model, each the given value or its default. Raises ValueError for what is out of range."""
+
+    def __init__(self, **given: float) -> None:
+        known = self.parameters()
+        for name, value in given.items():
+            least, greatest = known[name].least, known[name].greatest
+            if not least <= value <= greatest:
+                raise ValueError(f"{name} is {value}: it must be from {least} to {greatest}")
+        vars(self).update({name: one.default for name, one in known.items()} | given)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    @classmethod
+    def parameters(cls) -> dict[str, Parameter]:
+        return {name: one for name, one in vars(cls).items() if isinstance(one, Parameter)}
+
+
+class Constellation(Model):
     """Starlink's first shell, a terminal in Toulouse, a gateway near Bordeaux. ValueError for what is out of range."""
 
     altitude_km: float = parameter(550.0, 160, 24_000, "height of the orbits")
@@ -69,8 +90,8 @@ class Constellation:
     step_s: float = parameter(1.0, 0.01, 3600, "time between two values of the delay")
     rate_bps: float = parameter(10e6, 1000, 1e12, "of each direction")
 
-    def __post_init__(self) -> None:
-        refuse_out_of_range(self)
+    def __init__(self, **given: float) -> None:
+        super().__init__(**given)
         if self.phasing >= self.planes:
             raise ValueError(f"phasing is {self.phasing}: it must be below the number of planes, {self.planes}")
 
@@ -87,13 +108,15 @@ class Constellation:
         return math.tau * (satellite.number + satellite.plane * self.phasing / self.planes) / self.satellites_per_plane
 
 
-@dataclass(frozen=True)
-class Satellite:
+DEFAULT = Constellation()
+
+
+class Satellite(NamedTuple):
     plane: int
     number: int
 
 
-def changes(parameters: Constellation = Constellation()) -> Iterator[Change]:
+def changes(parameters: Constellation = DEFAULT) -> Iterator[Change]:
     """The link's state, both directions alike, every `step_s` and at every handover; endless.
 
     The delay is rounded to microseconds. Raises ValueError at a time when no satellite is seen by both places.
@@ -112,7 +135,7 @@ def changes(parameters: Constellation = Constellation()) -> Iterator[Change]:
             yield Change(time_s, "return", state)
 
 
-def mean_rtt_ms(parameters: Constellation = Constellation()) -> float:
+def mean_rtt_ms(parameters: Constellation = DEFAULT) -> float:
     """Mean of the first ten minutes, from the middle of each satellite's time; queues and handovers left out."""
     slots = range(math.ceil(MEAN_OVER_S / parameters.handover_s))
     middles = (

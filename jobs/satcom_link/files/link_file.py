@@ -21,9 +21,8 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple, dataclass, replace
 from itertools import count, takewhile
-from typing import NoReturn, TextIO
+from typing import NamedTuple, NoReturn, TextIO
 
 DIRECTIONS = {"forward": ("forward",), "return": ("return",), "both": ("forward", "return")}
 VALUES = ("rate_bps", "delay_ms", "loss_pct")
@@ -66,15 +65,13 @@ class LinkFileError(ValueError):
         super().__init__(f"{os.fspath(path)}{place}: {text}")
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     rate_bps: float
     delay_ms: float
     loss_pct: float
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """From `time_s` on, `direction` ("forward" or "return") has this state."""
 
     time_s: float
@@ -82,15 +79,13 @@ class Change:
     state: State
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     least: float
     mean: float
     greatest: float
 
 
-@dataclass(frozen=True)
-class Direction:
+class Direction(NamedTuple):
     """One direction over the file's duration. Means are over time; an outage is a rate of 0 or a loss of 100 %."""
 
     rate_bps: Range
@@ -101,8 +96,7 @@ class Direction:
     outage_s: float
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """`duration_s` is the time of the last row, or after how long the link begins again (`repeats`)."""
 
     duration_s: float
@@ -133,7 +127,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[Change]:
         changed = False
         for change in _news(one_pass, states):
             changed = True
-            yield replace(change, time_s=period * repeat_s + change.time_s)
+            yield change._replace(time_s=period * repeat_s + change.time_s)
         if one_pass.repeat_s is None or not changed:
             return
         repeat_s = one_pass.repeat_s
@@ -170,8 +164,8 @@ def write(changes: Iterable[Change], until_s: float, comments: Iterable[str], ou
     out.write(",".join(COLUMNS) + "\n")
     held: Change | None = None
     for change in _news(takewhile(lambda change: change.time_s < until_s, changes), {}):
-        if held is not None and held.direction == "forward" and change == replace(held, direction="return"):
-            out.write(_row(replace(held, direction="both")))
+        if held is not None and held.direction == "forward" and change == held._replace(direction="return"):
+            out.write(_row(held._replace(direction="both")))
             held = None
             continue
         if held is not None:
@@ -205,7 +199,7 @@ def lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
 
 
 def _row(change: Change) -> str:
-    return ",".join((_plain(change.time_s), change.direction, *map(_plain, astuple(change.state)))) + "\n"
+    return ",".join((_plain(change.time_s), change.direction, *map(_plain, change.state))) + "\n"
 
 
 def _plain(value: float) -> str:
@@ -336,7 +330,7 @@ class _Pass:
                 values[name] = self._number(name, cell)
             elif before is None:
                 self.fail(f"empty, but there is no row of direction {direction} before it to keep the value of", name)
-        state = State(**values) if before is None else replace(before.state, **values)
+        state = State(**values) if before is None else before.state._replace(**values)
         self.newest[direction] = Change(time_s, direction, state)
         return self.newest[direction]
 

@@ -17,9 +17,8 @@ import syslog
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import collect_agent
 import netem
@@ -68,8 +67,7 @@ class Counters(Protocol):
     def dropped_packets(self) -> int: ...
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """What a direction should do when it begins."""
 
     rate_bps: float
@@ -88,8 +86,7 @@ class Asked:
         return self.bucket_bytes > netem.PACKET_BYTES
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """None is what could not be measured: all packets for it were lost."""
 
     rate_bps: float | None

@@ -18,9 +18,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import link_file
 import netem
@@ -50,7 +50,7 @@ UNSET = {**dict.fromkeys((*BY_FILE, "buffer", "buffer_bdp"), (PRESET, NONE)), "b
 CHOICES = {"reorder": ("no", "yes"), "queue": ("fifo", "codel", "fq_codel", "cake")}
 FOR_PEOPLE = ("description", "source")
 CONSTELLATION: dict[str, Callable[[str], Any]] = {
-    one.name: type(one.default) for one in fields(Constellation) if one.name != "rate_bps"
+    name: type(one.default) for name, one in Constellation.parameters().items() if name != "rate_bps"
 }
 """Parameters of a constellation and their types; a preset has its rate as `rate`."""
 FOLDER = Path(__file__).parent / "satellites"
@@ -72,20 +72,18 @@ class PresetError(ValueError):
     """What is wrong with a satellite's file, in which line, and what would be right."""
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(NamedTuple):
     """The bottleneck's: so many "BDP", "bytes" or "packets"."""
 
     size: float
     unit: str
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(NamedTuple):
     """Values by name, all of them texts as on a command line; over a constellation if it has one, as a link file says if
     it has that."""
 
-    values: dict[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = MappingProxyType({})
     constellation: Constellation | None = None
     link_file: Path | None = None
 

@@ -22,9 +22,9 @@ import sys
 import syslog
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import collect_agent
 import constellation
@@ -65,8 +65,7 @@ SEPARATE_LOSS, DELAY = "1:", "2:"
 """Handles of the two netems."""
 
 
-@dataclass(frozen=True)
-class Direction:
+class Direction(NamedTuple):
     """One way over the link: packets come in on `arrives`, wait in `queue` (an ifb) and leave by `leaves`."""
 
     name: str
@@ -145,7 +144,7 @@ def changes(arguments: argparse.Namespace) -> Iterator[Change]:
 
 def at_rate(change: Change, rate: float) -> Change:
     """The change with this rate, unless it is an outage."""
-    return replace(change, state=replace(change.state, rate_bps=rate)) if change.state.rate_bps else change
+    return change._replace(state=change.state._replace(rate_bps=rate)) if change.state.rate_bps else change
 
 
 def directions(arguments: argparse.Namespace) -> Both:
@@ -250,8 +249,7 @@ def clear(both: Both) -> None:
 # What comes of it
 
 
-@dataclass(frozen=True)
-class Counters:
+class Counters(NamedTuple):
     """Of one direction, since its qdiscs were made."""
 
     sent_packets: int

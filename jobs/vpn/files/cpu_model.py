@@ -17,9 +17,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from command import change, undo
 
@@ -36,8 +35,7 @@ ACK_BYTES = 52
 """Of the users who are only costs: IP, TCP with timestamps."""
 
 
-@dataclass(frozen=True)
-class Time:
+class Time(NamedTuple):
     """What a packet of one direction costs."""
 
     ns_per_packet: float
@@ -47,8 +45,7 @@ class Time:
         return self.ns_per_packet + self.ns_per_byte * packet_bytes
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """What a VPN's packets cost a CPU, and how many wait for it before others are dropped."""
 
     encrypt: Time
@@ -93,8 +90,7 @@ def _time(at: str, vpn: Any, direction: str, scale: float) -> Time:
     return Time(**found)
 
 
-@dataclass(frozen=True)
-class Others:
+class Others(NamedTuple):
     """Users who are no packets here, only costs: to each of them packets of that length are sent at that rate, and each of them
     acknowledges every second one. A packet that finds the CPU's queue full halves the rate of one of them; it grows again by
     a packet in each round trip."""

@@ -8,7 +8,6 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -241,18 +240,16 @@ def _duration_s(arguments: argparse.Namespace) -> float:
     return duration_s
 
 
-def _add_parameters(parser: argparse.ArgumentParser, model: type[Any]) -> None:
-    for one in fields(model):
-        option = "--" + one.name.replace("_", "-")
+def _add_parameters(parser: argparse.ArgumentParser, model: type[constellation.Model]) -> None:
+    for name, one in model.parameters().items():
+        option = "--" + name.replace("_", "-")
         kind = type(one.default)
-        parser.add_argument(
-            option, type=kind, default=one.default, help=f"{one.metadata['help']} (default {one.default:g})"
-        )
+        parser.add_argument(option, type=kind, default=one.default, help=f"{one.meaning} (default {one.default:g})")
 
 
-def _parameters(arguments: argparse.Namespace, model: type[Any]) -> Any:
-    return model(**{one.name: getattr(arguments, one.name) for one in fields(model)})
+def _parameters(arguments: argparse.Namespace, model: type[constellation.Model]) -> Any:
+    return model(**{name: getattr(arguments, name) for name in model.parameters()})
 
 
-def _described_parameters(parameters: Any) -> list[str]:
-    return [f"{name} = {value}" for name, value in asdict(parameters).items()]
+def _described_parameters(parameters: constellation.Model) -> list[str]:
+    return [f"{name} = {value}" for name, value in vars(parameters).items()]

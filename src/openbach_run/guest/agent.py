@@ -14,7 +14,6 @@ import signal
 import time
 from collections.abc import Generator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from openbach_run.guest import warm
@@ -40,29 +39,31 @@ LAST_LINES_BYTES = 8192
 Procedure = Generator[tuple[list[int], int]]  # yields pidfds and a period in µs: goes on when all ended, or after it
 
 
-@dataclass
 class Process:
     """A job instance's main process, and what became of it. Times are µs since the run began."""
 
-    job: JobInstance
-    directory: str
-    command_line: list[str]
-    pid: int
-    pidfd: int
-    start_us: int
-    end_us: int | None = None
-    exit_code: int | None = None  # negative: the signal that ended it
-    stop_ordered: bool = False
-    stop_exit_code: int | None = None  # of command_stop
+    def __init__(
+        self, job: JobInstance, directory: str, command_line: list[str], pid: int, pidfd: int, start_us: int
+    ) -> None:
+        self.job = job
+        self.directory = directory
+        self.command_line = command_line
+        self.pid = pid
+        self.pidfd = pidfd
+        self.start_us = start_us
+        self.end_us: int | None = None
+        self.exit_code: int | None = None  # negative: the signal that ended it
+        self.stop_ordered = False
+        self.stop_exit_code: int | None = None  # of command_stop
 
 
-@dataclass
 class Wait:
     """A stop procedure that waits: for the pidfds that are left, or for its time."""
 
-    procedure: Procedure
-    pidfds: list[int]
-    due_us: int
+    def __init__(self, procedure: Procedure, pidfds: list[int], due_us: int) -> None:
+        self.procedure = procedure
+        self.pidfds = pidfds
+        self.due_us = due_us
 
 
 class GuestAgents:

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
 from string import Template
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from openbach_run.errors import InputError
 
@@ -82,8 +81,7 @@ class CannotGoOn(Exception):
     """The run would hang or do nothing sensible: it ends as Finished Ko whatever the failure policies."""
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(NamedTuple):
     """A function of a scenario in stored form, whose values may hold placeholders."""
 
     id: int
@@ -113,20 +111,22 @@ class Function:
         )
 
 
-@dataclass
 class JobInstance:
     """A job that an agent was asked to run. It has ended once `stop_us` is known."""
 
-    id: int
-    job: str
-    entity: str
-    argv: list[str]
-    scenario_id: int
-    owner_id: int
-    ignorable: bool
-    status: JobStatus = JobStatus.SCHEDULED
-    start_us: int | None = None
-    stop_us: int | None = None
+    def __init__(
+        self, id: int, job: str, entity: str, argv: list[str], scenario_id: int, owner_id: int, ignorable: bool
+    ) -> None:
+        self.id = id
+        self.job = job
+        self.entity = entity
+        self.argv = argv
+        self.scenario_id = scenario_id
+        self.owner_id = owner_id
+        self.ignorable = ignorable
+        self.status = JobStatus.SCHEDULED
+        self.start_us: int | None = None
+        self.stop_us: int | None = None
 
 
 class Agents(Protocol):
@@ -151,26 +151,28 @@ class Agents(Protocol):
 Bind = Callable[["Job", dict[str, Any], dict[str, str], Callable[[list[int]], int]], list[str]]
 
 
-@dataclass
 class FunctionInstance:
     """One execution of a function; a retry is another one."""
 
-    function: Function
-    wait_us: int
-    retries_left: int | None  # None: its failure is ignored
-    status: FunctionStatus = FunctionStatus.SCHEDULED
-    job: JobInstance | None = None
-    scenario: ScenarioInstance | None = None
+    def __init__(self, function: Function, wait_us: int, retries_left: int | None) -> None:
+        self.function = function
+        self.wait_us = wait_us
+        self.retries_left = retries_left  # None: its failure is ignored
+        self.status = FunctionStatus.SCHEDULED
+        self.job: JobInstance | None = None
+        self.scenario: ScenarioInstance | None = None
 
 
-@dataclass
 class ScenarioInstance:
-    id: int
-    owner_id: int  # the outermost scenario instance
-    lineage: tuple[str, ...]  # the scenarios that led here, this one last
-    values: dict[str, str]
-    status: ScenarioStatus = ScenarioStatus.SCHEDULING
-    rows: list[FunctionInstance] = field(default_factory=list)
+    """A scenario that runs, or has run."""
+
+    def __init__(self, id: int, owner_id: int, lineage: tuple[str, ...], values: dict[str, str]) -> None:
+        self.id = id
+        self.owner_id = owner_id  # the outermost scenario instance
+        self.lineage = lineage  # the scenarios that led here, this one last
+        self.values = values
+        self.status = ScenarioStatus.SCHEDULING
+        self.rows: list[FunctionInstance] = []
 
     @property
     def name(self) -> str:

@@ -8,7 +8,6 @@ the guest tree as /init.py; everything else comes from CODE_DIR, a snapshot of t
 import ctypes
 import os
 import sys
-import traceback
 
 RUN_POINT = "/run/openbach"
 CODE_POINT = "/opt/openbach-run"
@@ -63,6 +62,8 @@ def main() -> None:
 
         run()
     except BaseException:
+        import traceback
+
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -23,7 +23,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from openbach_run.guest.command import pasted
 from openbach_run.topology.hosts import Host, Interface, Inventory, Route
@@ -70,8 +70,7 @@ set -eu
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True)
-class Namespace:
+class Namespace(NamedTuple):
     """A host's place in the guest: open file descriptors of its network and its mount namespace."""
 
     name: str

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 RATIOS = {
     "_": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "u": 1e-6, "n": 1e-9,
@@ -21,18 +21,17 @@ INSTANCE_TYPES = ("job", "scenario")
 """Types whose values are paths of function ids, and on the command line instance ids."""
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """One argument: positional without a flag, a switch if its type is None."""
 
     name: str
     type: str
-    count: str
+    count: str  # type: ignore[assignment]  # as its YAML calls it; the tuple's own is not used
     flag: str
     choices: tuple[str, ...]
     repeatable: bool
     description: str
-    limits: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = MappingProxyType({})
     """Limits of its values beyond the type; see values.py."""
 
     @property
@@ -56,8 +55,7 @@ class Argument:
         return f"has {wrong[0]} values, takes {self.count}" if wrong else ""
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Subcommands of which one is chosen."""
 
     name: str
@@ -65,8 +63,7 @@ class Group:
     choices: dict[str, Command]
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """The arguments of a job or of one of its subcommands."""
 
     required: tuple[Argument, ...]
@@ -82,8 +79,7 @@ class Command:
         return {name: command for group in self.groups for name, command in group.choices.items()}
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A job as the controller knows it, with the command lines that its agent runs."""
 
     name: str
@@ -103,7 +99,7 @@ class Job:
         return dict(_subcommands(self.arguments, ()))
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        return self._asdict()
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,6 @@ class KnownJob(Job):
     @cached_property
     def subcommands(self) -> dict[str, tuple[tuple[str, ...], Command]]:
         return super().subcommands
-
-    def to_dict(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ def _with_folders(package: Package, additions: Additions) -> Package:
             return {**value, "choices": list(dict.fromkeys([*value.get("choices", ()), *entries[kind]]))}
         return {key: with_names(one) for key, one in value.items()}
 
-    return replace(package, job=replace(package.job, tree=with_names(package.job.tree)), entries=entries)
+    return replace(package, job=package.job._replace(tree=with_names(package.job.tree)), entries=entries)
 
 
 def parts_of(uses: Uses, packages: Mapping[str, Package], additions: Additions) -> dict[str, Path]:

@@ -22,7 +22,7 @@ from itertools import count
 from random import Random
 from statistics import NormalDist
 
-from constellation import parameter, refuse_out_of_range
+from constellation import Model, parameter
 from link_file import Change, State
 
 
@@ -68,8 +68,7 @@ MODCODS = (
 """ETSI EN 302 307-1, table 13 (FECFRAME of 64800 bits, no pilots)."""
 
 
-@dataclass(frozen=True)
-class Acm:
+class Acm(Model):
     """ValueError for what is out of range, and for a clear sky in which nothing gets through."""
 
     clear_sky_es_n0_db: float = parameter(14.5, -20, 40, "Es/N0 without rain")
@@ -84,8 +83,8 @@ class Acm:
     step_s: float = parameter(1.0, 0.01, 3600, "time between two choices")
     seed: int = parameter(1, 0, 2**63, "of the rain")
 
-    def __post_init__(self) -> None:
-        refuse_out_of_range(self)
+    def __init__(self, **given: float) -> None:
+        super().__init__(**given)
         if best(self.clear_sky_es_n0_db - self.margin_db) is None:
             raise ValueError(
                 f"clear_sky_es_n0_db is {self.clear_sky_es_n0_db}: with a margin of {self.margin_db} dB not even "

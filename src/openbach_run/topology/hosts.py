@@ -7,24 +7,22 @@ Only the standard library: the guest gets an Inventory by its `to_dict`, in run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 MAIN_TABLE = "main"
+MTU = 1500
 
 
-@dataclass(frozen=True)
-class Network:
+class Network(NamedTuple):
     """A link between two hosts, or a LAN of more, which share a switch. `address` and `ipv6` are with mask
     (10.10.1.0/24, fd00:10::/64); `mtu` is in bytes, as Linux counts it: without the Ethernet header."""
 
     address: str
     ipv6: str | None = None
-    mtu: int = 1500
+    mtu: int = MTU
 
 
-@dataclass(frozen=True)
-class Interface:
+class Interface(NamedTuple):
     """A host's end of a network. `address` and `ipv6` are bare (10.10.1.1); the masks are the network's."""
 
     name: str
@@ -33,8 +31,7 @@ class Interface:
     ipv6: str | None = None
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(NamedTuple):
     """`to` is `default` or an address with mask (10.10.4.0/24); `via` is a neighbour's address, whose family is the
     route's. Of two routes to the same place the one with the lower metric is taken (none is 0)."""
 
@@ -45,8 +42,7 @@ class Route:
     """None is the main table."""
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """Packets from `source` to `destination` (addresses with mask, None for all) are routed by `table`: a number, or
     `main`. With `except_default` a default route of that table does not count, and the next rule is looked at."""
 
@@ -56,8 +52,7 @@ class Rule:
     except_default: bool = False
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(NamedTuple):
     """An OpenBACH entity: a machine of the real platform, a network namespace of the local one.
 
     `name` is the namespace's, and the host's in captures; `role` says what the host is for, and several may have the same.
@@ -72,8 +67,7 @@ class Host:
     rules: tuple[Rule, ...] = ()
 
 
-@dataclass(frozen=True)
-class Inventory:
+class Inventory(NamedTuple):
     """All hosts, in the inventory's order, and all networks by name."""
 
     hosts: tuple[Host, ...]
@@ -104,7 +98,16 @@ class Inventory:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        hosts = [
+            {
+                **host._asdict(),
+                "interfaces": [port._asdict() for port in host.interfaces],
+                "routes": [route._asdict() for route in host.routes],
+                "rules": [rule._asdict() for rule in host.rules],
+            }
+            for host in self.hosts
+        ]
+        return {"hosts": hosts, "networks": {name: network._asdict() for name, network in self.networks.items()}}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Inventory:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.topology.hosts import MAIN_TABLE, Host, Interface, Inventory, Network, Route, Rule
+from openbach_run.topology.hosts import MAIN_TABLE, MTU, Host, Interface, Inventory, Network, Route, Rule
 from openbach_run.yaml_files import read_yaml
 
 INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
@@ -168,7 +168,7 @@ class _Reader:
             address = ipaddress.IPv4Network(entry.get("address", ""))
         except (ValueError, TypeError) as error:
             raise self.error(key, f"{error}: an IPv4 network is expected, like 10.10.1.0/24") from error
-        ipv6, mtu = entry.get("ipv6"), entry.get("mtu", Network.mtu)
+        ipv6, mtu = entry.get("ipv6"), entry.get("mtu", MTU)
         if ipv6 is not None:
             try:
                 ipv6 = str(ipaddress.IPv6Network(ipv6))

@@ -7,7 +7,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -122,9 +121,8 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
         raise Refusal(422, f"Cannot start scenario {name}: some jobs are missing on agents.", entities=lacking)
     called = {services.platform.host_at(agent["address"]): entity for entity, agent in entities.items() if agent}
     hosts = services.platform.inventory.hosts
-    return replace(
-        services.platform.inventory,
-        hosts=tuple(replace(host, entity=called.get(host.entity, host.entity)) for host in hosts),
+    return services.platform.inventory._replace(
+        hosts=tuple(host._replace(entity=called.get(host.entity, host.entity)) for host in hosts)
     )
 
 

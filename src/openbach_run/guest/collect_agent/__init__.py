@@ -14,7 +14,6 @@ import signal
 import sys
 import syslog
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -128,6 +127,8 @@ def use_configuration(filepath: str) -> Iterator[None]:
             send_log(syslog.LOG_CRIT, f"the job ended with {end.code}")
         raise
     except Exception:
+        import traceback
+
         send_log(syslog.LOG_CRIT, traceback.format_exc())
         raise
 
