@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -127,6 +128,7 @@ def measure() -> None:
             stack.callback(started.kill)
             return started
 
+        os.environ["DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL"] = "1s"  # as docs/clusters.md starts it
         local = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
         scheduler = start("-m", "dask", "scheduler", "--scheduler-file", str(file), *local)
         due_s = time.monotonic() + READY_LIMIT_S

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dask
 from dask_jobqueue import SLURMCluster
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -33,6 +34,7 @@ JOB = {
 
 def main() -> int:
     jobs, *arguments = sys.argv[1:]
+    dask.config.set({"distributed.admin.tick.interval": "1s"})  # how often the scheduler looks whether it is late
     with SLURMCluster(**JOB) as cluster:
         cluster.scale(jobs=int(jobs))
         command = [sys.executable, "-m", "openbach_run", *arguments, "--scheduler", cluster.scheduler_address]
