@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs/satcom_link/files"))
 import constellation
 import link_file
-from constellation import EARTH_RADIUS_KM, Constellation, Satellite
+from constellation import DEFAULT, EARTH_RADIUS_KM, Constellation, Satellite
 from link_file import Change
 
-DEFAULT = Constellation()
 ONE_OVER_0_0 = Constellation(
     planes=1, satellites_per_plane=1, phasing=0, inclination_deg=0,
     terminal_latitude_deg=0, terminal_longitude_deg=0, gateway_latitude_deg=0, gateway_longitude_deg=0,
