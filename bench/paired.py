@@ -109,7 +109,9 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--worktree", type=Path, help="where the other commit is, or is to be checked out")
     parser.add_argument("--matrix", action="store_true", help="also the 144 cells, on all CPUs, one pair")
-    parser.add_argument("--only", metavar="WORD", help="only the cells whose words have this among them")
+    parser.add_argument(
+        "--only", choices=sorted({word for cell in CELLS for word in cell}), help="only the cells with this word"
+    )
     arguments = parser.parse_args()
     other = worktree(arguments.commit, arguments.worktree or Path(f"/tmp/openbach-run-{arguments.commit}"))
     print(f"load average {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs, {arguments.pairs} pairs")

@@ -1,12 +1,14 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: GPL-3.0-or-later
-# What `up` of several VPNs does with the interface $VPN_DEVICE when it is there. They read it with `. "$(dirname "$0")/../lib.sh"`.
+# What `up` of several VPNs does with the interface $VPN_DEVICE when it is there. They read it with `. "${0%/*}/../lib.sh"`.
 
 # Address, MTU and segment size.
 configure_device() {
-    ip link set "$VPN_DEVICE" mtu "$VPN_MTU"
-    ip address add "$VPN_TUNNEL_IP" peer "$VPN_REMOTE_TUNNEL_IP" dev "$VPN_DEVICE"
-    ip link set "$VPN_DEVICE" up
+    ip -batch - << EOF
+link set $VPN_DEVICE mtu $VPN_MTU
+address add $VPN_TUNNEL_IP peer $VPN_REMOTE_TUNNEL_IP dev $VPN_DEVICE
+link set $VPN_DEVICE up
+EOF
     clamp_segments
 }
 

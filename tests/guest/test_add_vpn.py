@@ -25,7 +25,7 @@ wg pubkey < "$VPN_DIR/private"
 """,
     "up": """#!/bin/sh
 set -eu
-. "$(dirname "$0")/../lib.sh"
+. "${0%/*}/../lib.sh"
 ip link add "$VPN_DEVICE" type wireguard || exit 69
 configure_wireguard
 wg set "$VPN_DEVICE" peer "$(cat "$VPN_REMOTE_PUBLIC")" persistent-keepalive "$VPN_KEEPALIVE"
@@ -75,7 +75,7 @@ def test_a_vpn_with_a_program_of_this_machine(tmp_path: Path, monkeypatch: pytes
     described |= {"daemon": True, "commands": ["mined"], "programs": {"mined": {"host": "https://example.org/mined"}}}
     up = """#!/bin/sh
 set -eu
-. "$(dirname "$0")/../lib.sh"
+. "${0%/*}/../lib.sh"
 run_daemon "[ -e /sys/class/net/$VPN_DEVICE ]" configure_wireguard mined "$VPN_DEVICE"
 """
     for name, text in {**FILES, "up": up, "vpn.json": json.dumps(described)}.items():

@@ -206,6 +206,28 @@ def test_a_script_knows_the_networks_of_both_sides(monkeypatch: pytest.MonkeyPat
     assert (environment["VPN_MTU"], environment["VPN_CIPHER"]) == ("1420", "x")
 
 
+@pytest.mark.parametrize(
+    ("ways", "asked"),
+    [
+        ([("*", "192.168.20.0/24"), ("to_st", "0.0.0.0/0"), ("to_st", "10.10.1.0/24")], False),
+        ([("*", "192.168.20.0/24"), ("vpn0", "192.168.20.0/24")], True),
+    ],
+)
+def test_ip_is_started_only_when_there_is_a_way(
+    monkeypatch: pytest.MonkeyPatch, ways: list[tuple[str, str]], asked: bool
+) -> None:
+    started = []
+
+    def shown(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        started.append(command[0])
+        return subprocess.CompletedProcess(command, 0, '[{"dst": "192.168.20.0/24", "dev": "vpn0"}]', "")
+
+    monkeypatch.setattr(vpn, "main_table", lambda: [(name, IPv4Network(to), "0.0.0.0") for name, to in ways])
+    monkeypatch.setattr(subprocess, "run", shown)
+    assert vpn.leads_into_tunnel(arguments("wait")) == asked
+    assert started == ["ip"] * asked
+
+
 def test_the_lists_follow_from_the_folders() -> None:
     for file, text in _lists().texts().items():
         assert file.read_text() == text, f"{file}: run `make vpn-lists`"

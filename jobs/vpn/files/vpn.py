@@ -207,10 +207,17 @@ def swap(connection: socket.socket, public: str) -> str:
 
 def own_networks() -> Networks:
     """Interfaces, other than tunnels, and the networks that they are in, as the kernel's table of routes has them."""
+    return [(name, to) for name, to, via in main_table() if via == "0.0.0.0" and not name.startswith(("*", "vpn"))]
+
+
+def main_table() -> list[tuple[str, IPv4Network, str]]:
+    """The routes of the kernel's main table: interface (`*` for none), network and gateway (0.0.0.0 for none)."""
     with open("/proc/net/route") as table:
-        routes = [line.split() for line in table][1:]
-    connected = [route for route in routes if route[2] == "00000000" and not route[0].startswith(("*", "vpn"))]
-    return [(name, IPv4Network((_address(to), _address(mask)))) for name, to, *_, mask, _, _, _ in connected]
+        lines = [line.split() for line in table][1:]
+    return [
+        (name, IPv4Network((_address(to), _address(mask))), _address(via))
+        for name, to, via, _, _, _, _, mask, *_ in lines
+    ]
 
 
 def _address(shown: str) -> str:
@@ -279,6 +286,7 @@ def flow_rule(arguments: argparse.Namespace) -> list[str]:
 def close_clear_path(arguments: argparse.Namespace) -> None:
     change("ip", "route", "replace", *clear_path(arguments))
     if arguments.flow_port:
+        undo("ip", "rule", "del", *flow_rule(arguments))  # an earlier tunnel that failed has left it
         change("ip", "rule", "add", *flow_rule(arguments))
 
 
@@ -666,6 +674,10 @@ def route_mark(arguments: argparse.Namespace) -> str:
 
 
 def leads_into_tunnel(arguments: argparse.Namespace) -> bool:
+    """`ip` is started only when the main table has a way to the remote network: this is asked at every change of a route."""
+    ways = [name for name, to, _ in main_table() if str(to) == arguments.remote_network and name != "*"]
+    if not ways and not arguments.flow_port:
+        return False
     table = flow_table(arguments) if arguments.flow_port else "main"
     command = ["ip", "-j", "route", "show", arguments.remote_network, "table", table]
     shown = subprocess.run(
@@ -692,8 +704,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="vpn-") as name:
             coordinate(arguments, vpn, Path(name))
         return
-    open_clear_path(arguments)  # it is still closed if an earlier tunnel has failed
     if arguments.kind == "none":
+        open_clear_path(arguments)  # it is still closed if an earlier tunnel has failed
         signal.sigwait(SIGNALS)
         return
     os.umask(0o077)

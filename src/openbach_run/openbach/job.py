@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 RATIOS = {
     "_": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "u": 1e-6, "n": 1e-9,
@@ -143,13 +145,19 @@ class WrongType(ValueError):
         super().__init__(f"value has an invalid type '{type(value).__name__}' should be '{expected}'")
 
 
+def _date(value: Any) -> datetime:
+    from datetime import datetime  # the director's memory is copied for each job, and few scenarios have dates
+
+    return datetime.fromisoformat(value)
+
+
 CONVERTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "int": ("int", int),
     "float": ("float", float),
     "ip": ("IPv4Address or IPv6Address", lambda value: str(ipaddress.ip_address(value))),
     "network": ("IPv4Interface or IPv6Interface", lambda value: str(ipaddress.ip_interface(value))),
     "ratio": ("Ratio", lambda value: (value or "_") if RATIOS[value or "_"] else None),
-    "date": ("datetime", lambda value: str(datetime.fromisoformat(value))),
+    "date": ("datetime", lambda value: str(_date(value))),
 }
 """By type: its name in the backend's messages, and value → what is stored (without placeholders in it)."""
 
@@ -171,7 +179,7 @@ def word(value: Any, kind: str) -> str:
         case "ratio":
             return str(int(RATIOS[value]))
         case "date":
-            return str(int(datetime.fromisoformat(value).timestamp() * 1000))
+            return str(int(_date(value).timestamp() * 1000))
     return str(value)
 
 
