@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import gzip
-import io
 import json
 import math
 import os
