@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import json
 import math
 import os
@@ -253,14 +254,13 @@ def pack(run_dir: Path, kept: Collection[str]) -> None:
 
 
 def _tar(files: Mapping[str, bytes]) -> bytes:
-    """What TarFile writes, without the copies that it makes of each member."""
-    parts = []
-    for name, found in files.items():
-        member = tarfile.TarInfo(name)
-        member.size = len(found)
-        parts += [member.tobuf(tarfile.USTAR_FORMAT), found, bytes(-len(found) % tarfile.BLOCKSIZE)]
-    archive = b"".join([*parts, bytes(2 * tarfile.BLOCKSIZE)])
-    return archive + bytes(-len(archive) % tarfile.RECORDSIZE)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, found in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(found)
+            tar.addfile(member, io.BytesIO(found))
+    return archive.getvalue()
 
 
 def _left(folder: str, at: str, ignored: Collection[str]) -> list[tuple[str, bytes]]:
