@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make bench-scale`: what the command itself costs, beside its guests, in campaigns of 1 000 to 100 000 runs.
 
-A made-up engine leaves at once what a guest leaves: 100 files and directories a run. What it takes for that is not counted.
+A made-up engine leaves at once what a guest leaves: 76 files and directories a run. What it takes for that is not counted.
 Each step is a process of its own; `us a run` should not grow with the number of runs. SCALE_SEEDS is the number of seeds of a
-cell (10), SCALE_DIR where results go (a tmpfs spares the disk the 100 files that each made-up guest leaves).
+cell (10), SCALE_DIR where results go (a tmpfs spares the disk the files that each made-up guest leaves).
 
     plan       --dry-run with no results yet
     first      all runs, results.csv, results.parquet, the table
@@ -44,7 +44,12 @@ STEPS = ("plan", "first", "resume", "forecast", "report")
 LIMITS = {"plan": "20 s", "first": "3000 us a run", "resume": "60 s, 500 MB", "report": "60 s for 10 000 cells"}
 """What 100 000 runs are to take at most."""
 JOBS = 23
-JOB = {"name": "file_transfer", "entity": "satvpn_pc", "argv": ["file_transfer", "client", "172.20.35.3"], "exit": 0}
+JOB = {
+    "job": "file_transfer",
+    "entity": "satvpn_pc",
+    "argv": ["file_transfer", "client", "172.20.35.3"],
+    "exit_code": 0,
+}
 PACKAGES = tuple(f"package-{number}_1.{number}-1_amd64" for number in range(170))
 
 
@@ -76,11 +81,14 @@ class Engine:
         (run_dir / "result.json").write_text(json.dumps({"status": FINISHED, "virtual_s": taken_s, "failed": []}))
         (run_dir / "console.log").write_text("booted\n")
         for number in range(1, JOBS + 1):
-            job = run_dir / f"jobs/{number}_{JOB['name']}_{JOB['entity']}"
+            job = run_dir / f"jobs/{number}_{JOB['job']}_{JOB['entity']}"
             job.mkdir(parents=True)
-            (job / "job.json").write_text(json.dumps({**JOB, "id": number}, indent=1))
             for name in ("stdout", "stderr"):
                 (job / name).touch()
+        ended = [
+            {**JOB, "instance_id": number, "start_s": 0.1 * number, "stop_s": taken_s} for number in range(1, JOBS + 1)
+        ]
+        (run_dir / "jobs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ended))
         took_s = time.thread_time() - start_s
         for event in events:
             on_event(event)
@@ -96,10 +104,10 @@ def _events(spec: Mapping[str, Any], taken_s: float) -> list[dict[str, Any]]:
     ]  # fmt: skip
     for number in range(1, JOBS + 1):
         function = {"t_s": 0.1 * number, "scenario_instance_id": 1, "function": number}
-        job = {**function, "instance_id": number, "job": JOB["name"], "entity": JOB["entity"]}
+        job = {**function, "instance_id": number, "job": JOB["job"], "entity": JOB["entity"]}
         told += [
             {**function, "event": "function_started"},
-            {**job, "event": "job_started"},
+            {**job, "event": "job_started", "argv": JOB["argv"]},
             {**job, "t_s": taken_s, "event": "job_ended", "status": "Not Running"},
             {**function, "t_s": taken_s, "event": "function_finished"},
         ]

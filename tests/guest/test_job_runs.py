@@ -124,7 +124,13 @@ def test_no_secret_is_in_the_record(tunnels: list[Run]) -> None:
 
 
 def test_every_job_left_its_end(tunnels: list[Run]) -> None:
-    folders = list((tunnels[0].record / "jobs").iterdir())
-    for folder in folders:
-        assert json.loads((folder / "job.json").read_text())["status"] in ("Not Running", "Stopped")
-    assert len(folders) > 10
+    ended, told = (
+        [json.loads(line) for line in (tunnels[0].record / name).read_text().splitlines()]
+        for name in ("jobs.jsonl", "events.jsonl")
+    )
+    started = [event for event in told if event["event"] == "job_started"]
+    assert [one["instance_id"] for one in ended] == [event["instance_id"] for event in started]
+    for one, event in zip(ended, started, strict=True):
+        assert one["status"] in ("Not Running", "Stopped")
+        assert one["argv"][2:] == event["argv"]
+    assert len(ended) > 10

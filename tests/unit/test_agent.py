@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -79,8 +78,8 @@ def test_a_job_has_its_environment_its_directory_and_its_output(agents: GuestAge
         assert line in output
     assert agents.last_lines(1)[-1] == "problem"
     assert len(agents.last_lines(1)) <= 20
-    agents.write_record(one, JobStatus.ERROR)
-    record = json.loads((directory / "job.json").read_text())
+    one.status = JobStatus.ERROR
+    record = agents.record(one)
     assert (record["exit_code"], record["status"], record["entity"]) == (3, "Error", "pc")
     assert record["argv"][:2] == ["/bin/sh", "-c"]
     assert 0 <= record["start_s"] <= record["stop_s"]

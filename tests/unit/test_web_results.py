@@ -12,8 +12,9 @@ from fastapi.testclient import TestClient
 from made_up import write_results
 from web import application, visiting, wait_for
 
+from openbach_run.results import run_files
 from openbach_run.results.record import Store
-from openbach_run.web import ask, compare, heat, sets
+from openbach_run.web import ask, compare, heat, runs, sets
 from openbach_run.web.answers import Services
 
 LOOSE = {"vpn": ("none", "wireguard"), "pep": ("none",), "cc": ("cubic",), "loss": ("0", "1")}
@@ -190,3 +191,24 @@ def test_a_campaign_that_is_written_otherwise_is_read_at_once(services: Services
     (folder / "campaign.json").write_text(json.dumps(document, indent=1))
     services.index.look()
     assert only(services).total == 25
+
+
+def test_what_a_job_was_started_with_is_shown_while_it_runs_and_later(tmp_path: Path) -> None:
+    """Also where files of a run are missing or a guest has written anything, and for runs of older versions."""
+    run = runs.Run("geo", "r", tmp_path, None, goes_on=True, spec={})
+    assert runs.outputs(run, 1) == {}
+    started = {"t_s": 0.2, "event": "job_started", "instance_id": 1, "argv": ["client"]}
+    (tmp_path / "events.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in ({"event": "other"}, started)))
+    (tmp_path / "jobs/1_vpn_box").mkdir(parents=True)
+    (tmp_path / "jobs/1_vpn_box/stdout").write_text("up\n")
+    assert runs.outputs(run, 1) == {"events.jsonl": json.dumps(started, indent=1), "stdout": "up\n"}
+    assert runs.outputs(run, 2) == {}
+    ended = {"instance_id": 1, "argv": ["vpn", "client"], "exit_code": 0}
+    (tmp_path / "jobs.jsonl").write_text(f"{json.dumps(ended)}\n")
+    run_files.pack(tmp_path, ())
+    assert runs.outputs(run, 1) == {"jobs.jsonl": json.dumps(ended, indent=1), "stdout": "up\n"}
+    (tmp_path / "jobs.jsonl").write_text("[]\n")
+    assert runs.outputs(run, 1) == {"events.jsonl": json.dumps(started, indent=1), "stdout": "up\n"}
+    (tmp_path / "jobs/1_vpn_box").mkdir(parents=True)
+    (tmp_path / "jobs/1_vpn_box/job.json").write_text("{}")
+    assert runs.outputs(run, 1) == {"job.json": "{}"}

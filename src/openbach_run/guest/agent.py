@@ -6,7 +6,6 @@ Everything waits in one select() over pidfds, until the time the director wants 
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import shlex
@@ -14,7 +13,7 @@ import signal
 import time
 from collections.abc import Generator, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from openbach_run.guest import warm
 from openbach_run.guest.director import SECOND_US, JobInstance, JobStatus, LaunchRefused
@@ -110,7 +109,6 @@ class GuestAgents:
             os.rmdir(directory)
             raise
         self.processes[job.id] = Process(job, directory, command_line, pid, os.pidfd_open(pid), self.now_us())
-        self.write_record(job, JobStatus.RUNNING)
 
     def poll(self, instance_id: int) -> JobStatus:
         self._reap()
@@ -135,23 +133,20 @@ class GuestAgents:
         while self.waits:
             self._serve(STOP_LIMIT_US)
 
-    def write_record(self, job: JobInstance, status: JobStatus) -> None:
-        """Write job.json: what was started where, and what became of it."""
+    def record(self, job: JobInstance) -> dict[str, Any]:
+        """What was started where, and what became of it."""
         process = self.processes[job.id]
-        record = {
+        return {
             "job": job.job,
             "entity": job.entity,
             "instance_id": job.id,
             "argv": process.command_line,
-            "status": status,
+            "status": job.status,
             "exit_code": process.exit_code,
             "start_s": process.start_us / SECOND_US,
             "stop_s": None if process.end_us is None else process.end_us / SECOND_US,
             "stop_exit_code": process.stop_exit_code,
         }
-        with open(f"{process.directory}/job.json", "w") as file:
-            json.dump(record, file, indent=1)
-            file.write("\n")
 
     def last_lines(self, instance_id: int) -> list[str]:
         """The last lines of the job's stderr, after those of its stdout if there is room."""

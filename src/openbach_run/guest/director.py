@@ -452,7 +452,7 @@ class Director:
         row.job = job
         job.status = JobStatus.RUNNING
         job.start_us = self.agents.now_us()
-        self._event("job_started", **_identity(job), function=row.function.id)
+        self._event("job_started", **_identity(job), function=row.function.id, argv=job.argv)
         self._after(POLL_US, RANK_POLL, lambda: self._poll(job))
 
     def _stop_jobs(self, run: ScenarioInstance, numbers: list[int]) -> None:

@@ -2,8 +2,8 @@
 """A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves its results in RUN_DIR.
 
 It leaves events.jsonl (written as things happen), commands.sh (what built the platform, ready to paste),
-jobs/<instance>_<job>_<entity>/{stdout,stderr,job.json}, and result.json, whatever goes wrong. Times are seconds since the
-run began: virtual ones, unless the engine says that the clock is real.
+jobs/<instance>_<job>_<entity>/{stdout,stderr}, jobs.jsonl (what became of each job), and result.json, whatever goes wrong.
+Times are seconds since the run began: virtual ones, unless the engine says that the clock is real.
 """
 
 from __future__ import annotations
@@ -80,10 +80,12 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     if own_kernel:
         _let_no_module_in()
     director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
-    status = director.run(run["scenario"], run["arguments"])
-    agents.close()
-    for job in director.job_instances:
-        agents.write_record(job, job.status)
+    try:
+        status = director.run(run["scenario"], run["arguments"])
+        agents.close()
+    finally:
+        with open(f"{RUN_DIRECTORY}/jobs.jsonl", "w") as records:
+            records.writelines(json.dumps(agents.record(job)) + "\n" for job in director.job_instances)
     for failure in director.failed:
         if "instance_id" in failure:
             failure["exit_code"] = agents.processes[failure["instance_id"]].exit_code

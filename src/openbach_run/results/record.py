@@ -10,7 +10,7 @@
             statistics.jsonl.gz     every statistic that a job sent
             events.jsonl.gz         what the director did
             files.tar.gz            run.json (what the guest got), commands.sh (which built the platform), result.json,
-                                    console.log, jobs/*/{stdout,stderr,job.json}
+                                    console.log, jobs.jsonl, jobs/*/{stdout,stderr}
             [capture.pcapng]            with --pcap
             [wireguard.keys]            with --pcap --keys
 

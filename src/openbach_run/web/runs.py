@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import re
 import shlex
@@ -110,11 +111,22 @@ def _labels(spec: Mapping[str, Any]) -> dict[Any, str]:
 
 
 def outputs(run: Run, number: int) -> dict[str, str]:
-    """What a job was started with and has written, by name of the file: job.json, stdout, stderr."""
-    prefix = re.compile(rf"jobs/{number}_[^/]*/(job\.json|stdout|stderr)")
+    """What a job was started with, by the name of the file that says so, and what it has written: stdout, stderr."""
+    prefix = re.compile(rf"jobs/{number}_[^/]*/(job\.json|stdout|stderr)")  # job.json: of runs of older versions
     names = [name for name in _names(run.place) if prefix.fullmatch(name)]
-    found = {name.rpartition("/")[2]: content(run, name) for name in sorted(names)}
-    return {name: text for name, text in found.items() if text is not None}
+    written = {name.rpartition("/")[2]: content(run, name) for name in sorted(names)}
+    found = {name: text for name, text in written.items() if text is not None}
+    return found if "job.json" in found else {**_start(run, number), **found}
+
+
+def _start(run: Run, number: int) -> dict[str, str]:
+    """With what became of the job, if it has ended."""
+    for name in ("jobs.jsonl", "events.jsonl"):
+        with suppress(Exception):  # a guest's: they may be anything
+            for one in run_files.lines(run.place, name, lambda line: None):
+                if one.get("instance_id") == number:
+                    return {name: json.dumps(one, indent=1)}
+    return {}
 
 
 def _names(place: Path) -> list[str]:
