@@ -84,7 +84,7 @@ def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, s
 
 MAKES_ENVIRONMENTS = """#!/bin/sh
 echo "$*" >> "{folder}/started"
-[ "$1 $2" != "-m venv" ] || { mkdir -p "$3/bin" && for name in python pip; do ln -s {true} "$3/bin/$name"; done; }
+[ "$1 $2" != "-m venv" ] || { mkdir -p "$3/bin" && for name in python pip uv; do ln -s {true} "$3/bin/$name"; done; }
 """
 
 
@@ -118,6 +118,44 @@ def test_python_is_started_only_to_make_the_environment(tmp_path: Path) -> None:
         python.unlink()  # what it links to is gone, say
     assert "is damaged (bin/python is missing): making it again" in command("python3.13")
     assert command("python3.13") == started.read_text() == ""
+
+
+TOOL = """#!/bin/sh
+echo "${0##*/} $*" >> "$CALLED"
+case "${0##*/} $*" in
+"pip config list") echo "$PIP_SETTINGS" ;;
+"uv pip install"*) exit "$UV_CODE" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("pip_settings", "uv_code", "by"),
+    [
+        ("global.cert='/etc/ssl/cert.pem'", 0, ["uv"]),
+        ("global.cert='/etc/ssl/cert.pem'", 1, ["uv", "pip"]),
+        ("global.index-url='https://packages.example/simple'", 0, ["pip"]),
+        (":env:.extra-index-url='https://packages.example/simple'", 0, ["pip"]),
+    ],
+)
+def test_packages_come_by_uv_unless_pip_knows_where_they_are(
+    tmp_path: Path, pip_settings: str, uv_code: int, by: list[str]
+) -> None:
+    (tmp_path / "tool").write_text(TOOL)
+    (tmp_path / "python3").write_text(
+        f"""#!/bin/sh
+[ "$1 $2" != "-m venv" ] || {{ mkdir -p "$3/bin" && for name in python pip uv; do cp {tmp_path}/tool "$3/bin/$name"; done; }}
+"""
+    )
+    for name in ("tool", "python3"):
+        (tmp_path / name).chmod(0o755)
+    environment = {
+        **os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path), "OPENBACH_RUN_EXTRA": "",
+        "CALLED": str(tmp_path / "called"), "PIP_SETTINGS": pip_settings, "UV_CODE": str(uv_code),
+    }  # fmt: skip
+    subprocess.run([entry.LAUNCHER], env=environment, check=True, capture_output=True)
+    called = (tmp_path / "called").read_text().splitlines()
+    assert [line.split()[0] for line in called if "requirements" in line and not line.startswith("python")] == by
 
 
 def test_what_is_compiled_once_is_kept() -> None:
