@@ -287,6 +287,10 @@ class Player:
         self._arguments = arguments
         self.states = states
         self._step = 2
+        self._tc: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Before the first change: to start a program takes time."""
         self._tc = subprocess.Popen(
             ["tc", "-batch", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=unblock_signals
         )
@@ -300,7 +304,7 @@ class Player:
             lines.append(f"qdisc change {delay_line(direction, self._arguments, new, self._step)}")
             self._step += 1
         self.states[change.direction] = new
-        assert self._tc.stdin
+        assert self._tc and self._tc.stdin
         try:
             self._tc.stdin.write("".join(f"{line}\n" for line in lines))
             self._tc.stdin.flush()
@@ -309,6 +313,8 @@ class Player:
 
     def end(self) -> None:
         """An agent that stops a job ends its children first: that is no failure."""
+        if not self._tc:
+            return
         _, said = self._tc.communicate()
         if self._tc.returncode not in (0, -signal.SIGTERM):
             sys.exit(f"tc: {said.strip()}")
@@ -317,7 +323,8 @@ class Player:
 def play(player: Player, played: Iterator[Change], both: Both, series_s: float) -> None:
     """Changes the link and looks at its queues, each when it is due, until a signal comes."""
     start_s = time.monotonic()
-    upcoming = next(played, None)
+    if upcoming := next(played, None):
+        player.start()
     look_s = series_s or math.inf
     while True:
         due_s = min(upcoming.time_s if upcoming else math.inf, look_s)
