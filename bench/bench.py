@@ -32,6 +32,8 @@ sys.path.insert(0, str(REPOSITORY / "src"))
 from openbach_run.engine.contract import Outcome  # noqa: E402
 from openbach_run.engine.virtual.engine import VirtualEngine  # noqa: E402
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": "src", "PYTHONDONTWRITEBYTECODE": ""}
+"""Of commands: they keep what Python compiles, as the launcher has it."""
 VPNS = {"none": 20, "wireguard": 20, "openvpn_udp": 8, "openvpn_tcp": 8}
 """And the ratio that each is to reach."""
 REPEATS = 3
@@ -101,7 +103,7 @@ def run_cell(results: Path, *words: str) -> dict[str, Any]:
     """Row of results.csv of the one run that the words of the command line ask for."""
     subprocess.run(
         [sys.executable, "-m", "openbach_run", *words, "--rerun", "--quiet", "--workers", "1", "--results", str(results)],
-        check=True, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "src"},
+        check=True, cwd=REPOSITORY, env=ENVIRONMENT,
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
     (row,) = csv.DictReader((results / "results.csv").open())
@@ -121,7 +123,7 @@ def matrix(results: Path) -> str:
     start_s = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "openbach_run", "campaigns/matrix.yml", "--results", str(results)],
-        check=False, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "src"}, stdout=subprocess.DEVNULL,
+        check=False, cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     wall_s = time.monotonic() - start_s
     rows = list(csv.DictReader((results / "results.csv").open()))

@@ -137,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
         print("budget: perf is missing: sudo apt-get install linux-perf", file=sys.stderr)
         return 2
     executable = ensure_kernel(cache_directory(), REPOSITORY / "kernel", lambda text, part: None).executable
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "PYTHONDONTWRITEBYTECODE": ""}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "openbach_run", *arguments]
         command += ["--rerun", "--quiet", "--workers", "1", "--results", f"{folder}/results"]
