@@ -43,8 +43,8 @@ UNUSED = (
             *("Documentation", "arch/[a-tv-wyz]*", "arch/xtensa", "rust", "samples", "sound"),
             *("drivers/[!bcnt]*", "drivers/b[!a]*", "drivers/c[!h]*", "drivers/n[!e]*", "drivers/t[!t]*"),
             *("drivers/net/[a-np-v]*", "drivers/net/w[!i]*", "drivers/net/wireless"),
-            *("fs/[a-cfgijlqt-z]*", "fs/e[!x]*", "fs/exfat", "fs/ext*", "fs/hfs*", "fs/nfs*", "fs/ntfs*", "fs/oc*", "fs/sm*"),
-            "tools/[!il]*",
+            *("fs/[a-cfgijlqt-z]*", "fs/e[!x]*", "fs/exfat", "fs/ext*", "fs/hfs*", "fs/nfs*", "fs/ntfs*"),
+            *("fs/ocfs2", "fs/smb", "tools/[!il]*"),
         )
         for ending in (".[chSs]", ".dts*", ".json", ".py", ".rs", ".rst", ".sh", ".txt", ".yaml")
     ),
