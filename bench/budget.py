@@ -13,7 +13,6 @@ without perf, the median of some runs.
 from __future__ import annotations
 
 import bisect
-import os
 import re
 import resource
 import shutil
@@ -28,6 +27,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "src"))
 
+from bench import ENVIRONMENT  # noqa: E402
 from openbach_run.engine.virtual.kernel import ensure_kernel  # noqa: E402
 from openbach_run.paths import cache_directory  # noqa: E402
 
@@ -137,14 +137,13 @@ def main(arguments: Sequence[str]) -> int:
         print("budget: perf is missing: sudo apt-get install linux-perf", file=sys.stderr)
         return 2
     executable = ensure_kernel(cache_directory(), REPOSITORY / "kernel", lambda text, part: None).executable
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "PYTHONDONTWRITEBYTECODE": ""}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "openbach_run", *arguments]
         command += ["--rerun", "--quiet", "--workers", "1", "--results", f"{folder}/results"]
         plain_s = []
         for _ in range(REPEATS):
             before_s = cpu_s()
-            subprocess.run(command, check=True, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
+            subprocess.run(command, check=True, cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
             plain_s.append(cpu_s() - before_s)
         record = [
             "perf",
@@ -159,7 +158,7 @@ def main(arguments: Sequence[str]) -> int:
             "-o",
             f"{folder}/perf",
         ]
-        perf = subprocess.Popen([*record, "--", *command], cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
+        perf = subprocess.Popen([*record, "--", *command], cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
         assert perf.wait() == 0
         script = ["perf", "script", "-i", f"{folder}/perf", "-F", "comm,pid,ip,sym,dso"]
         samples = subprocess.run(script, check=True, capture_output=True, text=True).stdout

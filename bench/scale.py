@@ -76,8 +76,11 @@ class Engine:
         taken_s = 28.0 + float(spec["arguments"]["loss"]) + 0.1 * (spec["seed"] % 7)
         events = _events(spec, taken_s)
         (run_dir / "run.json").write_text(json.dumps(spec))
-        (run_dir / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-        (run_dir / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in _statistics(taken_s)))
+        ended = [
+            {**JOB, "instance_id": number, "start_s": 0.1 * number, "stop_s": taken_s} for number in range(1, JOBS + 1)
+        ]
+        for name, lines in (("events", events), ("statistics", _statistics(taken_s)), ("jobs", ended)):
+            (run_dir / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         (run_dir / "result.json").write_text(json.dumps({"status": FINISHED, "virtual_s": taken_s, "failed": []}))
         (run_dir / "console.log").write_text("booted\n")
         for number in range(1, JOBS + 1):
@@ -85,10 +88,6 @@ class Engine:
             job.mkdir(parents=True)
             for name in ("stdout", "stderr"):
                 (job / name).touch()
-        ended = [
-            {**JOB, "instance_id": number, "start_s": 0.1 * number, "stop_s": taken_s} for number in range(1, JOBS + 1)
-        ]
-        (run_dir / "jobs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ended))
         took_s = time.thread_time() - start_s
         for event in events:
             on_event(event)

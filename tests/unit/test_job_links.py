@@ -6,7 +6,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import signal
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -137,6 +139,20 @@ def test_the_buffer_is_in_bdp_of_its_direction_in_bytes_or_in_packets(
     arguments = parsed(*GEO, *options)
     both = satcom_link.directions(arguments)
     assert [satcom_link.buffer_bytes(one, arguments.buffer) for one in both] == [forward, back]
+
+
+@pytest.mark.parametrize("changes", [0, 1])
+def test_only_a_link_that_changes_starts_a_tc(monkeypatch: pytest.MonkeyPatch, changes: int) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(satcom_link.subprocess, "Popen", lambda command, **_: started.append(command))
+    change = load("satcom_link", "link_file").Change(1000.0, "forward", IDLE)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, satcom_link.SIGNALS)
+    try:
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # waits until it is asked for
+        satcom_link.play(satcom_link.Player((), parsed(*GEO), {}), iter([change] * changes), (), 0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert started == [["tc", "-batch", "-"]] * changes
 
 
 def test_queues_know_the_rtt_and_the_buffer() -> None:

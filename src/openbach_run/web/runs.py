@@ -120,7 +120,7 @@ def outputs(run: Run, number: int) -> dict[str, str]:
 
 
 def _start(run: Run, number: int) -> dict[str, str]:
-    """With what became of the job, if it has ended."""
+    """With what became of the job, once the run has ended."""
     for name in ("jobs.jsonl", "events.jsonl"):
         with suppress(Exception):  # a guest's: they may be anything
             for one in run_files.lines(run.place, name, lambda line: None):
