@@ -7,7 +7,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint test unit guest vpns pep chaos golden bump-debian modules scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
 check: lint test
@@ -47,6 +47,9 @@ vpns: # builds the programs that no Debian package has: some 30 minutes, once
 
 modules: # for Debian's 6.1, 6.12 and current kernel, in a guest; downloads their headers and compilers once
 	$(DEV) python -m pytest tests/guest/test_module.py
+
+bump-debian: # today's Debian packages in debian.lock, then golden cells and README's table; says what moved
+	$(DEV) python tests/bump_debian.py
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py

@@ -46,6 +46,7 @@ def run(
     engine: Engine = "virtual",
     clock: str = VIRTUAL,
     rerun: bool = False,
+    locked: bool = False,
     quiet: bool = False,
     additions: Sequence[str | Path] = (),
     inventory: str | Path | None = None,
@@ -64,6 +65,7 @@ def run(
         raise InputError(f"engine={engine!r}: one of {', '.join(ENGINES)}")
     arguments.engine, arguments.clock = engine, clock
     arguments.pcap, arguments.keys, arguments.rerun, arguments.quiet = pcap, keys, rerun, quiet
+    arguments.locked = locked
     arguments.additions = [Path(one) for one in additions]
     arguments.inventory = None if inventory is None else Path(inventory)
     directories: list[Path] = []

@@ -44,6 +44,7 @@ CONTENT = (
         "campaigns",
         "congestion-controls",
         "cpus",
+        "debian.lock",
         "docs",
         "impairments",
         "inventory.yml",
@@ -62,6 +63,7 @@ CONTENT = (
 )
 """What the command uses of it: all but tests, benches and reports."""
 LOCK = REPOSITORY / "requirements.lock"
+DEBIAN_LOCK = REPOSITORY / "debian.lock"
 INVENTORY = REPOSITORY / "inventory.yml"
 """What a scenario runs on that names no other."""
 SCENARIOS = REPOSITORY / "scenarios"

@@ -45,6 +45,17 @@ class Together:
                 self._told.pop(own, None)
 
 
+def beside(progress: Progress, *tasks: Callable[[Progress], Made]) -> list[Made]:
+    """The results of tasks that run at the same time, each in a thread, with one progress of all.
+    Raises what the first of them raises, once all have ended."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    together = Together(progress)
+    with ThreadPoolExecutor(len(tasks)) as threads:
+        running = [threads.submit(together.make, task) for task in tasks]
+    return [one.result() for one in running]
+
+
 class Reporter:
     """Shows a text and which part is done (0 to 1). May be told from several threads."""
 

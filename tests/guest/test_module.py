@@ -24,6 +24,7 @@ from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import Apt, ensure_tools, run, unpack
 from openbach_run.engine.virtual.engine import GUEST_MEMORY_MB
 from openbach_run.engine.virtual.kernel import ensure_kernel
+from openbach_run.engine.virtual.lock import fetch_current
 from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress
 
@@ -77,8 +78,9 @@ def tree(suite: str, progress: Progress) -> Path:
         apt = Apt(cache_directory() / f"apt-{suite}", *SUITES[suite])
         progress(f"{suite}: downloading kernel headers and their compiler", 0)
         apt.prepare()
-        needed = [package for package in apt.resolve(PACKAGES) if not package.file_name.startswith("linux-image-")]
-        archives = apt.download(PACKAGES)
+        needed = [package for package in apt.resolve(PACKAGES) if not package.name.startswith("linux-image-")]
+        archives = apt.directory / "archives"
+        fetch_current(needed, archives, progress, f"{suite}: downloading")
         for _ in unpack(needed, archives, place):
             progress(f"{suite}: unpacking them", 0)
         shutil.rmtree(archives)

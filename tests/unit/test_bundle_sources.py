@@ -11,9 +11,9 @@ import pytest
 
 from openbach_run.bundle import sources
 from openbach_run.engine.virtual import debian
-from openbach_run.engine.virtual.debian import Apt
 
 DSC, KERNEL = "pool/main/t/tinc/tinc_1.dsc", b"the kernel"
+KERNEL_PATH = "pool/main/l/linux/linux-source-7_7.1_all.deb"
 
 
 def sha256(content: bytes) -> str:
@@ -24,28 +24,17 @@ def ignore(text: str, part: float) -> None:
     pass
 
 
-class KernelApt(Apt):
-    def fetch(self, name: str) -> Path:
-        archive = self.directory / f"{name}.deb"
-        archive.write_bytes(KERNEL)
-        return archive
-
-
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache's entry; and a mirror that has one source package and the kernel's."""
-    (tmp_path / "mirror" / DSC).parent.mkdir(parents=True)
-    (tmp_path / "mirror" / DSC).write_bytes(b"of tinc")
+    for path, content in ((DSC, b"of tinc"), (KERNEL_PATH, KERNEL)):
+        (tmp_path / "mirror" / path).parent.mkdir(parents=True)
+        (tmp_path / "mirror" / path).write_bytes(content)
     monkeypatch.setenv(debian.MIRROR_VARIABLE, f"{(tmp_path / 'mirror').as_uri()}/")
 
-    def source_package(directory: Path) -> tuple[Apt, str, str]:
-        directory.mkdir()
-        return KernelApt(directory, (), {}), "linux-source-7", "7.1"
-
-    monkeypatch.setattr(sources, "source_package", source_package)
     entry = tmp_path / "kernel"
     entry.mkdir()
-    made = {"identity": "linux-source-7 7.1 00", "source_sha256": sha256(KERNEL)}
+    made = {"source": KERNEL_PATH, "source_sha256": sha256(KERNEL)}
     (entry / "kernel.json").write_text(json.dumps(made))
     return entry
 
@@ -54,18 +43,17 @@ def test_sources_are_copied_once(kernel: Path, tmp_path: Path, monkeypatch: pyte
     files, copy = {DSC: sha256(b"of tinc")}, tmp_path / "copy"
     assert sources.copy_sources(copy, files, kernel, ignore) == []
     assert (copy / DSC).read_bytes() == b"of tinc"
-    assert (copy / "linux-source-7_7.1_all.deb").read_bytes() == KERNEL
-    assert sorted(path.name for path in copy.iterdir()) == ["linux-source-7_7.1_all.deb", "pool"]
+    assert (copy / KERNEL_PATH).read_bytes() == KERNEL
     monkeypatch.setenv(debian.MIRROR_VARIABLE, (tmp_path / "nowhere").as_uri())
-    monkeypatch.delattr(sources, "source_package")
     assert sources.copy_sources(copy, files, kernel, ignore) == [], "what is there is not asked for again"
 
 
 def test_what_a_mirror_has_not_is_named_with_its_hash(kernel: Path, tmp_path: Path) -> None:
-    (kernel / "kernel.json").write_text(json.dumps({"identity": "linux-source-7 7.0 00", "source_sha256": "c" * 64}))
+    made = {"source": KERNEL_PATH, "source_sha256": "c" * 64}
+    (kernel / "kernel.json").write_text(json.dumps(made))
     copy = tmp_path / "copy"
-    changed, gone, of_kernel = sources.copy_sources(copy, {DSC: "a" * 64, f"{DSC}.gone": "b" * 64}, kernel, ignore)
+    of_kernel, changed, gone = sources.copy_sources(copy, {DSC: "a" * 64, f"{DSC}.gone": "b" * 64}, kernel, ignore)
     assert changed == f"{'a' * 64}  {DSC} (the mirror's has {sha256(b'of tinc')})"
     assert gone.startswith(f"{'b' * 64}  {DSC}.gone (")
-    assert of_kernel == f"{'c' * 64}  linux-source-7_7.0_all.deb (the mirror has linux-source-7 7.1)"
+    assert of_kernel == f"{'c' * 64}  {KERNEL_PATH} (the mirror's has {sha256(KERNEL)})"
     assert not [path for path in copy.rglob("*") if path.is_file()]

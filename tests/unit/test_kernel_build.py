@@ -4,7 +4,9 @@ noticed, named and made again, and a build that fails says why."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,8 +15,9 @@ import pytest
 
 from openbach_run.engine.virtual import image, kernel
 from openbach_run.engine.virtual.debian import Package
-from openbach_run.engine.virtual.image import Image, ensure_image
-from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel
+from openbach_run.engine.virtual.image import Image, Tree
+from openbach_run.engine.virtual.kernel import Kernel, KernelBuild
+from openbach_run.engine.virtual.lock import FILE, KERNEL, ROOT, Locked, write_lock
 from openbach_run.errors import SetupError
 
 GUEST = Path(__file__).resolve().parents[2] / "src/openbach_run/guest"
@@ -30,38 +33,28 @@ esac
 """
 
 
-class Apt:
-    """Has one kernel source, and no package for the guest."""
+SOURCE = Package("linux-source-7.2", "7.2.1-1", "all", "pool/linux.deb", "a" * 64, 1)
 
-    def __init__(self, directory: Path, *_: object) -> None:
-        self.directory = directory
 
-    def prepare(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
+def source_package(directory: Path) -> None:
+    """A Debian package with a kernel's source, without any file that acts."""
+    tree, packed = directory / "tree", directory / "package"
+    (tree / SOURCE.name / kernel.DRIVERS).mkdir(parents=True)
+    (packed / "usr/src").mkdir(parents=True)
+    archive = packed / "usr/src" / f"{SOURCE.name}.tar.xz"
+    subprocess.run(["tar", "-C", str(tree), "-cJf", str(archive), SOURCE.name], check=True)
+    (packed / "DEBIAN").mkdir()
+    control = f"Package: {SOURCE.name}\nVersion: {SOURCE.version}\nArchitecture: all\n"
+    (packed / "DEBIAN/control").write_text(f"{control}Maintainer: a\nDescription: b\n")
+    build = ["dpkg-deb", "--build", str(packed), str(directory / SOURCE.file_name)]
+    subprocess.run(build, check=True, capture_output=True)
 
-    def candidate(self, name: str) -> str | None:
-        return "7.2.1-1" if name == kernel.SOURCES[0] else None
 
-    def fetch(self, name: str) -> Path:
-        if name not in kernel.SOURCES:
-            return self.directory / f"{name.partition('/')[0]}_2_all.deb"
-        tree, archive = self.directory / name, self.directory / f"{name}_7.2.1-1_all.deb"
-        (tree / name / kernel.DRIVERS).mkdir(parents=True, exist_ok=True)
-        packed = self.directory / "package/usr/src"
-        packed.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["tar", "-C", tree, "-cJf", packed / f"{name}.tar.xz", name], check=True)
-        (packed.parents[1] / "DEBIAN").mkdir(exist_ok=True)
-        control = f"Package: {name}\nVersion: 7.2.1-1\nArchitecture: all\nMaintainer: a\nDescription: b\n"
-        (packed.parents[1] / "DEBIAN/control").write_text(control)
-        subprocess.run(["dpkg-deb", "--build", packed.parents[1], archive], check=True, capture_output=True)
-        return archive
+PACKAGES = sorted({*json.loads((GUEST / "packages.json").read_text())["packages"], "openvpn"})
 
-    def resolve(self, names: Sequence[str]) -> list[Package]:
-        return [Package(f"{name}_1_all.deb") for name in names]
 
-    def download(self, names: Sequence[str]) -> Path:
-        (self.directory / "archives").mkdir()
-        return self.directory / "archives"
+def locked(name: str) -> Locked:
+    return Locked(ROOT, Package(name, "1", "all", f"pool/{name}.deb", "a" * 64, 0), "b" * 40)
 
 
 def unpacked(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[Package]:
@@ -81,15 +74,30 @@ def make_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (programs / "make").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("MAKE_LOG", str(log))
+    source_package(tmp_path)
+
+    def obtain(lines: Sequence[Locked], archives: Path, *_: object) -> dict[str, str]:
+        archives.mkdir(parents=True, exist_ok=True)
+        for one in lines:
+            file = archives / one.package.file_name
+            if one.place == KERNEL:
+                shutil.copy(tmp_path / file.name, file)
+            else:
+                file.touch()
+        return {}
+
     for room in (kernel, image):
-        monkeypatch.setattr(room, "Apt", Apt)
+        monkeypatch.setattr(room, "obtain", obtain)
         monkeypatch.setattr(room, "ensure_tools", lambda: None)
     monkeypatch.setattr(kernel, "HEADERS", ())
     monkeypatch.setattr(kernel, "MADE_HEADERS", (".config",))
     monkeypatch.setattr(image, "unpack", unpacked)
     monkeypatch.setattr(image, "needs_among", lambda archives: {})
-    monkeypatch.setattr(Package, "origin", lambda package, archives: {})
+    monkeypatch.setattr(Package, "source", lambda package, archives: "")
     monkeypatch.setattr(image, "compile_python", lambda *_: None)
+    beside = Package("openvpn", "2", "all", "pool/openvpn.deb", "a" * 64, 0)
+    lines = [Locked("/opt/openvpn-2.7", beside, "b" * 40), *map(locked, PACKAGES)]
+    write_lock(tmp_path / FILE, [Locked(KERNEL, SOURCE, "b" * 40), *lines])
     return log
 
 
@@ -105,11 +113,13 @@ def kernel_dir(tmp_path: Path, config: str = "CONFIG_MODULES=y\n") -> Path:
 
 
 def built(tmp_path: Path, config: str = "CONFIG_MODULES=y\n") -> Kernel:
-    return ensure_kernel(tmp_path / "cache", kernel_dir(tmp_path, config), lambda text, part: None)
+    build = KernelBuild(tmp_path / "cache", kernel_dir(tmp_path, config), tmp_path / FILE, only_locked=False)
+    return build.ensure(lambda text, part: None)
 
 
 def tree(tmp_path: Path) -> Image:
-    return ensure_image(tmp_path / "cache", GUEST, ["openvpn"], lambda text, part: None)
+    made = Tree(tmp_path / "cache", GUEST, tmp_path / FILE, ["openvpn"], only_locked=False)
+    return made.ensure(lambda text, part: None)
 
 
 def program_of(root: Path) -> Path:
@@ -168,19 +178,24 @@ def test_a_source_that_does_not_take_our_configuration_is_named(
         built(tmp_path)
 
 
-def test_no_suite_is_read_after_the_first_that_has_a_source(
-    tmp_path: Path, make_log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[object] = []
+def test_no_suite_is_read_after_the_first_that_has_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[str, ...]] = []
 
-    class OneSuite(Apt):
-        def __init__(self, directory: Path, *more: object) -> None:
-            super().__init__(directory)
-            read.append(more[0])
+    class SecondSuite:
+        """An apt that has a source in the second suite that is read."""
+
+        def __init__(self, directory: Path, suites: tuple[str, ...], pins: object) -> None:
+            read.append(suites)
+
+        def prepare(self) -> None:
+            pass
 
         def candidate(self, name: str) -> str | None:
-            return super().candidate(name) if len(read) == 2 else None
+            return "7.2.1-1" if len(read) == 2 and name == SOURCE.name else None
 
-    monkeypatch.setattr(kernel, "Apt", OneSuite)
-    assert built(tmp_path).executable.exists()
+        def package(self, name: str) -> Package:
+            return SOURCE
+
+    monkeypatch.setattr(kernel, "Apt", SecondSuite)
+    assert kernel.current_source(tmp_path) == SOURCE
     assert read == [(suite,) for suite in kernel.SUITES[:2]]

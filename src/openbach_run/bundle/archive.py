@@ -22,8 +22,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openbach_run.bundle.content import content
-from openbach_run.bundle.file import sha256_of, write
+from openbach_run.bundle.file import write
 from openbach_run.clock import VIRTUAL
+from openbach_run.engine.virtual.debian import sha256_of
 from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import Reporter
 from openbach_run.report.cells import read_campaigns

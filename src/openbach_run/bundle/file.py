@@ -128,8 +128,3 @@ def _add(tar: tarfile.TarFile, name: str, member: Member | None) -> None:
         data = member.content if member.file is None else member.file.read_bytes()
         entry.size = len(data)
         tar.addfile(entry, io.BytesIO(data))
-
-
-def sha256_of(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

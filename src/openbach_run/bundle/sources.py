@@ -11,10 +11,9 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
-from openbach_run.bundle.file import sha256_of
 from openbach_run.engine.virtual.cache import content_hash, made_once
-from openbach_run.engine.virtual.debian import SOURCE, Apt, mirror
-from openbach_run.engine.virtual.kernel import KERNEL_FILE, source_package
+from openbach_run.engine.virtual.debian import SOURCE, Apt, mirror, sha256_of
+from openbach_run.engine.virtual.kernel import KERNEL_FILE
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress
 
@@ -46,8 +45,10 @@ def copy_sources(directory: Path, files: Mapping[str, str], kernel: Path, progre
     """Downloads files of a mirror, by path, into `directory`, and the source package of the cache's entry `kernel`; what is
     there with its SHA-256 stays. Returns what the mirror no longer has, each with its hash. Raises SetupError."""
     base, missing = mirror().rstrip("/"), []
-    for number, (path, sha256) in enumerate(sorted(files.items())):
-        progress(f"copying {path}", number / (len(files) + 1))
+    made = json.loads((kernel / KERNEL_FILE).read_text())
+    wanted = sorted({**files, made["source"]: made["source_sha256"]}.items())
+    for number, (path, sha256) in enumerate(wanted):
+        progress(f"copying {path}", number / len(wanted))
         there = directory / path
         if there.exists() and sha256_of(there) == sha256:
             continue
@@ -64,20 +65,4 @@ def copy_sources(directory: Path, files: Mapping[str, str], kernel: Path, progre
             else:
                 missing.append(f"{sha256}  {path} (the mirror's has {found})")
         part.unlink(missing_ok=True)
-    progress("copying the kernel's source", len(files) / (len(files) + 1))
-    return missing + _copy_kernel_source(directory, json.loads((kernel / KERNEL_FILE).read_text()))
-
-
-def _copy_kernel_source(directory: Path, made: Mapping[str, str]) -> list[str]:
-    name, version, _ = made["identity"].split(" ")
-    there = directory / f"{name}_{version}_all.deb"
-    if there.exists() and sha256_of(there) == made["source_sha256"]:
-        return []
-    apt, *found = source_package(directory / "apt")
-    try:
-        if found == [name, version] and sha256_of(archive := apt.fetch(name)) == made["source_sha256"]:
-            shutil.move(archive, there)
-            return []
-    finally:
-        shutil.rmtree(apt.directory)
-    return [f"{made['source_sha256']}  {there.name} (the mirror has {' '.join(found)})"]
+    return missing

@@ -116,6 +116,11 @@ def parser() -> argparse.ArgumentParser:
         help="with --pcap: keep the keys of WireGuard's tunnels, too; what is in them can then be seen (docs/captures.md)",
     )
     made.add_argument(
+        "--locked",
+        action="store_true",
+        help="refuse to run with other Debian packages than those of debian.lock (exit code 2)",
+    )
+    made.add_argument(
         "--format",
         choices=[*TABLE_FORMATS, "csv", "json"],
         default="table",

@@ -158,6 +158,8 @@ def _controller(arguments: argparse.Namespace) -> Controller | None:
         return None
     if arguments.pcap:
         raise InputError("--pcap: packets are captured by the virtual engine; on a platform let a job do it (tcpdump)")
+    if arguments.locked:
+        raise InputError("--locked: a platform's hosts have the packages that they have; debian.lock is of the guest")
     if arguments.workers not in (None, 1) or arguments.scheduler is not None:
         raise InputError("--workers, --scheduler: a platform has one set of hosts, its runs go one at a time")
     from openbach_run.engine.platform.rest import CONTROLLER_FILE, Controller, read_access  # with requests
@@ -232,13 +234,14 @@ def _engine(
     if arguments.engine == "native":
         from openbach_run.engine.native.engine import NativeEngine
 
-        return NativeEngine(REPOSITORY, guest_code(REPOSITORY, parts))
+        return NativeEngine(REPOSITORY, guest_code(REPOSITORY, parts), locked=arguments.locked)
     virtual = VirtualEngine(
         REPOSITORY,
         guest_code(REPOSITORY, parts),
         pcap=arguments.pcap,
         keys=arguments.keys,
         clock=arguments.clock,
+        locked=arguments.locked,
     )
     if arguments.scheduler is None:
         return virtual

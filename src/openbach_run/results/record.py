@@ -52,6 +52,8 @@ PROBE_BYTES = 1 << 20
 
 LEFT_OUT = ("record.json", CAPTURE, KEYS)
 """Files that a finished run has as they are, beside the packed ones."""
+NOT_LOCKED = "not_locked"
+"""Key of an identity: the packages of a run that are not those of debian.lock, in words."""
 SHARED = ("identity", "packages", "declared")
 """Fields of a record that most records of a campaign have in common: in shared/."""
 

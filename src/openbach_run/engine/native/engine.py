@@ -39,7 +39,9 @@ class NativeEngine(VirtualEngine):
     _boundary: Boundary | None = None
 
     def _prepare_kernel(self, progress: Progress) -> None:
-        self._image = self._ensure_image(progress)
+        tree = self.tree()
+        with self._downloaded([tree.entry], progress):
+            self._image = tree.ensure(progress)
         self._boundary = ensure_boundary(self._image.root)
 
     def _modules(self, progress: Progress) -> dict[str, Path]:

@@ -50,7 +50,7 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
             return place
         place.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
-    with _locked(lock):
+    with exclusively(lock):
         if place.exists() and (damaged := damage(place)):  # another process may have made it again meanwhile
             print(f"openbach-run: {place} is damaged ({damaged}): making it again", file=sys.stderr, flush=True)
             with _explained(place.parent):
@@ -188,7 +188,9 @@ def _forget_unused(cache: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def exclusively(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`; another process that holds it is waited for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

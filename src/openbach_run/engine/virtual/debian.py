@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Debian packages without touching the machine's own package lists: a private apt under the cache directory.
 
-Nothing is installed: packages are resolved as if on an empty machine, downloaded (apt checks their signatures
-against Debian's archive keyring) and unpacked. No root is needed.
+Nothing is installed: packages are resolved as if on an empty machine, downloaded and unpacked. apt checks the
+signature of Debian's lists, and the hash of every file. No root is needed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,26 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from openbach_run.errors import SetupError
+from openbach_run.progress import Progress
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MIRROR_VARIABLE = "OPENBACH_RUN_DEBIAN_MIRROR"
+ARCHIVE_VARIABLE = "OPENBACH_RUN_DEBIAN_ARCHIVE"
+ARCHIVE = "http://snapshot.debian.org"
+"""Debian's snapshot archive: every version of every package, for ever. Not over TLS: hashes prove
+what comes, and a machine without certificates gets it too."""
+HELPERS = (Path("/usr/lib/apt/apt-helper"), Path("/usr/libexec/apt/apt-helper"))
+DOWNLOAD_OPTIONS = ("APT::Sandbox::User=", "Acquire::Retries=3", "Acquire::http::Timeout=30")
+LOOK_S = 0.2
+"""From one look at a download's progress to the next."""
 EXAMPLE = f"{MIRROR_VARIABLE}=http://deb.debian.org/debian"
 DEBIAN_MAIN = re.compile(
     r"'((?!cdrom:)[^']+)/dists/(?:bookworm|trixie|forky|sid|oldstable|stable|testing|unstable)/main/binary-[^']*'",
@@ -111,32 +122,124 @@ def mirror() -> str:
     )
 
 
+def archive() -> str:
+    """Debian's snapshot archive, or the one in OPENBACH_RUN_DEBIAN_ARCHIVE: it has /file/SHA1."""
+    return os.environ.get(ARCHIVE_VARIABLE) or ARCHIVE
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file to download: where it is, where it goes, and the SHA-256 that it must have."""
+
+    uri: str
+    target: Path
+    sha256: str
+    size_bytes: int
+
+
+def download(files: Sequence[Download], progress: Progress, what: str) -> dict[Path, str]:
+    """Download files by apt's own means, which know this machine's proxies and passwords, follow
+    redirects, resume what broke off, and check the hash.
+
+    Returns, for each target that did not come, why. A part of one that broke off stays there, and
+    is resumed by the next call."""
+    helper = next((one for one in HELPERS if one.exists()), None)
+    if helper is None:
+        raise SetupError(f"apt-helper is missing ({' or '.join(map(str, HELPERS))}): install apt")
+    wanted = [word for one in files for word in (one.uri, str(one.target), f"SHA256:{one.sha256}")]
+    options = [word for option in DOWNLOAD_OPTIONS for word in ("-o", option)]
+    total_bytes = max(sum(one.size_bytes for one in files), 1)
+    with tempfile.TemporaryFile("w+") as said:
+        command = [str(helper), *options, "download-file", *wanted]
+        environment = {**os.environ, "LC_ALL": "C"}
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said, text=True
+        ) as running:
+            try:
+                while not _has_ended(running):
+                    there = sum(_size_bytes(one.target) for one in files)
+                    progress(f"{what}: {there / 1e6:.0f} of {total_bytes / 1e6:.0f} MB", there / total_bytes)
+            except BaseException:
+                running.terminate()
+                raise
+        said.seek(0)
+        reasons = dict(FAILED.findall(said.read()))
+    # A file that apt has found wrong is renamed, so what is there under its name is right or a part.
+    return {
+        one.target: reasons.get(one.uri, "it did not come").strip()
+        for one in files
+        if _size_bytes(one.target) != one.size_bytes or sha256_of(one.target) != one.sha256
+    }
+
+
+FAILED = re.compile(r"^E: Failed to fetch (\S+)  (.*)$", re.MULTILINE)
+
+
+def _has_ended(process: subprocess.Popen[str]) -> bool:
+    try:
+        process.wait(LOOK_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _size_bytes(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def sha256_of(file: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 @dataclass(frozen=True)
 class Package:
-    """One package of a resolved set: `name_version_architecture`, as in its file name."""
+    """A package's file, as apt names it."""
 
-    file_name: str
+    name: str
+    version: str
+    architecture: str
+    path: str
+    """Below a mirror's URI: pool/main/…"""
+    sha256: str
+    size_bytes: int
 
     @property
     def identity(self) -> str:
-        return self.file_name.removesuffix(".deb").replace("%3a", ":")
+        """`name_version_architecture`"""
+        return f"{self.name}_{self.version}_{self.architecture}"
 
-    def origin(self, archives: Path) -> dict[str, str]:
-        """Name and version of the source package it was built from, and the SHA-256 of its file."""
-        archive = archives / self.file_name
+    @property
+    def file_name(self) -> str:
+        return f"{self.identity.replace(':', '%3a')}.deb"
+
+    def as_installed(self, archives: Path) -> str:
+        """The stanza of a dpkg status file that says it is installed."""
+        file = archives / self.file_name
+        fields = run(["dpkg-deb", "--field", str(file)], f"reading {file.name}")
+        return f"{fields.strip()}\nStatus: install ok installed\n\n"
+
+    def source(self, archives: Path) -> str:
+        """Name and version of the source package that it was built from."""
         form = "${source:Package} ${source:Version}"
-        source = run(["dpkg-deb", "--show", f"--showformat={form}", str(archive)], f"reading {archive.name}")
-        return {"source": source, "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
+        file = archives / self.file_name
+        return run(["dpkg-deb", "--show", f"--showformat={form}", str(file)], f"reading {file.name}")
+
+
+PRINTED = re.compile(r"^'(\S+)' ([^_\s]+)_([^_\s]+)_(\S+)\.deb (\d+) SHA256:(\S+)$", re.MULTILINE)
+"""A line of --print-uris: URI, name, version, architecture, size, hash."""
 
 
 def unpack(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[Package]:
-    """Unpacks the .deb files of a resolved set into the tree `root`; yields each package before it is unpacked.
+    """Unpack the .deb files of packages into the tree `root`; yields each before it is unpacked.
 
-    The first is base-files: its links (/bin → usr/bin) must be there before other packages' directories of that name."""
+    The first is base-files: its links (/bin → usr/bin) must be there before other packages'
+    directories of that name."""
     untar = (
         'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --keep-directory-symlink --no-same-owner --no-same-permissions'
     )
-    for package in sorted(packages, key=lambda package: not package.file_name.startswith("base-files_")):
+    for package in sorted(packages, key=lambda one: one.name != "base-files"):
         yield package
         archive = str(archives / package.file_name)
         run(["bash", "-o", "pipefail", "-c", untar, "unpack", archive, str(root)], f"unpacking {package.file_name}")
@@ -150,7 +253,7 @@ def needs_among(archives: Iterable[Path]) -> dict[str, list[str]]:
         form = "${Package}\n${Provides}\n${Pre-Depends}, ${Depends}\n"
         shown = run(["dpkg-deb", "--show", f"--showformat={form}", str(archive)], f"reading {archive.name}")
         name, provides, needed = shown.split("\n")[:3]
-        depends[name] = _names(needed)
+        depends.setdefault(name, []).extend(_names(needed))
         for one in (name, *_names(provides)):
             provided.setdefault(one, set()).add(name)
     return {
@@ -178,11 +281,12 @@ class Apt:
     pins: dict[str, tuple[str, ...]]
     kind: tuple[str, str] = BINARY
 
-    def prepare(self) -> None:
-        """Writes the configuration and fetches the package lists. Raises SetupError."""
+    def prepare(self, installed: str = "") -> None:
+        """Write the configuration and fetch the package lists; `installed` has the stanzas of
+        packages that are there already (dpkg's status file). Raises SetupError."""
         if not KEYRING.exists():
             raise SetupError(f"{KEYRING} is missing: install the package debian-archive-keyring")
-        for name in ("lists/partial", "archives/partial", "empty/partial"):
+        for name in ("lists/partial", "archives/partial"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         uri, (kind, lists) = mirror(), self.kind
         self._write(
@@ -190,26 +294,35 @@ class Apt:
             "".join(f"{kind} [signed-by={KEYRING} target={lists}] {uri} {suite} main\n" for suite in self.suites),
         )
         self._write("preferences", self._preferences())
-        self._write("status", "")
+        self._write("status", installed)
         self._write("apt.conf", self._configuration())
         self._apt("fetching Debian's package lists", "update", "--error-on=any")
 
     def resolve(self, names: Sequence[str]) -> list[Package]:
-        """The packages and all they depend on, sorted by file name."""
-        nothing_there = (
-            f"Dir::Cache::archives={self.directory}/empty"  # apt does not name what it has downloaded before
-        )
-        options = ("-o", nothing_there, "--print-uris", "-qq", "-y")
+        """The packages and all they depend on that is not installed, sorted by file name."""
+        options = ("-o", "Acquire::ForceHash=SHA256", "--print-uris", "-qq", "-y")
         printed = self._apt("resolving Debian packages", "install", *options, *names)
-        return sorted(
-            (Package(line.split(" ")[1]) for line in printed.splitlines() if line.startswith("'")),
-            key=lambda package: package.file_name,
-        )
+        return sorted(self._packages(printed), key=lambda one: one.file_name)
 
-    def download(self, names: Sequence[str]) -> Path:
-        """Downloads what `resolve` names; returns the directory of the .deb files."""
-        self._apt("downloading Debian packages", "install", "--download-only", "-qq", "-y", *names)
-        return self.directory / "archives"
+    def package(self, name: str) -> Package:
+        """One package, without what it depends on; `name/suite` is that of a suite."""
+        options = ("-o", "Acquire::ForceHash=SHA256", "--print-uris", "-qq")
+        (found,) = self._packages(self._apt(f"looking for {name}", "download", *options, name))
+        return found
+
+    def _packages(self, printed: str) -> list[Package]:
+        base = f"{mirror().rstrip('/')}/"
+        return [
+            Package(
+                name,
+                version.replace("%3a", ":"),
+                architecture,
+                unquote(uri.removeprefix(base)),
+                sha256,
+                int(size),
+            )
+            for uri, name, version, architecture, size, sha256 in PRINTED.findall(printed)
+        ]
 
     def candidate(self, name: str) -> str | None:
         """The version apt would install, or None when no suite has the package."""
@@ -228,18 +341,6 @@ class Apt:
                 hashes = {f"{fields['Directory']}/{name}": sha256 for sha256, name in listed}
                 found[f"{fields['Package']} {fields['Version']}"] = hashes
         return found
-
-    def fetch(self, name: str) -> Path:
-        """Downloads one package without what it depends on; returns its .deb file."""
-        archives = self.directory / "archives"
-        file_name = self._apt(f"looking for {name}", "download", "--print-uris", "-qq", name).split(" ")[1]
-        configuration = str(self.directory / "apt.conf")
-        run(
-            ["env", "-C", str(archives), "apt-get", "download", "-qq", name],
-            f"downloading {name}",
-            APT_CONFIG=configuration,
-        )
-        return archives / file_name
 
     def _apt(self, what: str, *arguments: str, program: str = "apt-get") -> str:
         return run([program, *arguments], what, APT_CONFIG=str(self.directory / "apt.conf"))

@@ -12,10 +12,11 @@ import fcntl
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from io import BufferedReader, FileIO
 from itertools import chain
 from pathlib import Path
@@ -26,17 +27,20 @@ from blake3 import blake3
 from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of
 from openbach_run.clock import VIRTUAL, slowdown
 from openbach_run.engine.contract import OnEvent, Outcome
+from openbach_run.engine.virtual import lock
+from openbach_run.engine.virtual.cache import exclusively
 from openbach_run.engine.virtual.descriptors import ensure_descriptors
-from openbach_run.engine.virtual.image import Image, code_identity, ensure_code, ensure_image
+from openbach_run.engine.virtual.image import Image, Tree, code_identity, ensure_code
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
-from openbach_run.engine.virtual.kernel import Kernel, ensure_kernel, kernel_place
+from openbach_run.engine.virtual.kernel import Kernel, KernelBuild
+from openbach_run.engine.virtual.lock import NOT_LOCKED, Entry, in_words
 from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, cpu_model, ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import SetupError
 from openbach_run.paths import cache_directory
-from openbach_run.progress import Progress, Together
-from openbach_run.results import run_files
+from openbach_run.progress import Progress, beside
+from openbach_run.results import record, run_files
 from openbach_run.results.captures import CAPTURE, DECRYPTION_SECRETS, KEYS, blocks, keys_in
 from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
@@ -70,16 +74,19 @@ class VirtualEngine:
         pcap: bool = False,
         keys: bool = False,
         clock: str = VIRTUAL,
+        locked: bool = False,
         cache: Path | None = None,
         silence_limit_s: float = SILENCE_LIMIT_S,
     ) -> None:
         """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures, `keys`
-        those of WireGuard's tunnels; `clock` is as clock.py names it."""
+        those of WireGuard's tunnels; `clock` is as clock.py names it; `locked` refuses packages other than those of
+        debian.lock."""
         self._repository = repository
         self._code_folders = code
         self._pcap = pcap
         self._keys = keys
         self._clock = clock
+        self._only_locked = locked
         self._silence_limit_s = silence_limit_s * slowdown(clock)
         self._cache = cache or cache_directory()
         self._kernel: Kernel | None = None
@@ -109,26 +116,53 @@ class VirtualEngine:
 
     def _prepare_kernel(self, progress: Progress) -> None:
         """And the guest tree, and what is around them."""
-        sources = self._repository / "kernel"
-        self._jail = ensure_jail(self._cache, sources, progress)
-        if not kernel_place(self._cache, sources).exists():
-            self._make_kernel_and_image(progress)
-        self._kernel = ensure_kernel(self._cache, sources, progress)
-        self._image = self._ensure_image(progress)
+        self._jail = ensure_jail(self._cache, self._repository / "kernel", progress)
+        kernel, tree = self.kernel_build(), self.tree()
+        with self._downloaded([kernel.entry, tree.entry], progress):
+            if kernel.entry.place is None:
+                beside(progress, kernel.ensure, tree.ensure)
+            self._kernel = kernel.ensure(progress)
+            self._image = tree.ensure(progress)
 
-    def _make_kernel_and_image(self, progress: Progress) -> None:
-        """The tree is downloaded while the kernel is compiled."""
-        from concurrent.futures import ThreadPoolExecutor
+    @contextmanager
+    def _downloaded(self, entries: Sequence[Entry], progress: Progress) -> Iterator[None]:
+        """Download the packages for what is not made yet, and say, before anything is built, which
+        are not the locked ones. No other command downloads or builds until the end."""
+        if all(one.place for one in entries):
+            yield
+            return
+        with exclusively(self._cache / "debian-archives.lock"):
+            missing = [one for one in entries if one.place is None]
+            sets = beside(progress, *(one.packages for one in missing))
+            if texts := [text for one in sets for text in one.differing.values()]:
+                reasons = [text for one in sets for text in one.reasons]
+                why = f" Not to be had: {in_words(reasons)}." if reasons else ""
+                print(
+                    f"openbach-run: {NOT_LOCKED}: {in_words(texts)}. Packets may differ from those of the"
+                    f" same seed elsewhere.{why} --locked tries again, or refuses",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            yield
 
-        together = Together(progress)
-        with ThreadPoolExecutor(1) as beside:
-            image = beside.submit(together.make, self._ensure_image)
-            together.make(lambda told: ensure_kernel(self._cache, self._repository / "kernel", told))
-            image.result()
+    def kernel_build(self) -> KernelBuild:
+        """What makes the kernel."""
+        return KernelBuild(
+            self._cache,
+            self._repository / "kernel",
+            self._repository / lock.FILE,
+            only_locked=self._only_locked,
+        )
 
-    def _ensure_image(self, progress: Progress) -> Image:
-        guest = self._repository / "src/openbach_run/guest"
-        return ensure_image(self._cache, guest, self._packages(), progress)
+    def tree(self) -> Tree:
+        """What makes the guest tree, with the packages of this checkout and of the engine's code."""
+        return Tree(
+            self._cache,
+            self._repository / "src/openbach_run/guest",
+            self._repository / lock.FILE,
+            self._packages(),
+            only_locked=self._only_locked,
+        )
 
     def _modules(self, progress: Progress) -> dict[str, Path]:
         assert self._kernel
@@ -148,12 +182,22 @@ class VirtualEngine:
             used = {place: folder for place, folder in code.items() if is_used(place, uses)}
             if uses.get("cpus"):
                 used[f"{DIRECTORY}/{CPU_MODEL}"] = cpu_model(self._repository / "kernel")
+            packages = list(chain(*map(packages_of, used.values())))
             self._identities[key] = {
                 **self._kernel_identity(),
-                "image": self.image.identity_with(chain(*map(packages_of, used.values()))),
+                "image": self.image.identity_with(packages),
                 "code": code_identity(self._cache, used),
+                **self._not_locked(packages),
             }
         return self._identities[key]
+
+    def _not_locked(self, packages: Iterable[str]) -> dict[str, str]:
+        """What a run that uses these packages has of others than the locked ones, if anything."""
+        used = self.image.used_with(packages)
+        texts = [text for name, text in self.image.differing.items() if name in used]
+        if self._kernel and self._kernel.differing:
+            texts.append(self._kernel.differing)
+        return {record.NOT_LOCKED: ", ".join(sorted(texts))} if texts else {}
 
     def _kernel_identity(self) -> dict[str, str]:
         """Engine, clock and what the packets depend on beside the guest's files."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The guest's files: a Debian tree of its own, and a snapshot of the repository's code that runs in it.
 
-The tree is unpacked from Debian packages and no maintainer script runs: it needs no root, is made in seconds, and its
-content follows from the names and versions of the packages alone.
+The tree is unpacked from the Debian packages of debian.lock and no maintainer script runs: it needs
+no root, is made in seconds, and its content follows from the packages alone.
 """
 
 from __future__ import annotations
@@ -12,13 +12,26 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from openbach_run import prose
 from openbach_run.additions import KINDS
 from openbach_run.engine.virtual.cache import content_hash, kept, made_once
 from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, needs_among, run, unpack
+from openbach_run.engine.virtual.lock import (
+    ARCHIVES,
+    KERNEL,
+    NOT_LOCKED,
+    ROOT,
+    Entry,
+    PackageSet,
+    by_place,
+    differing,
+    fetch_current,
+    obtain,
+    read_lock,
+)
 from openbach_run.progress import Progress
 from openbach_run.prose import FOR_PEOPLE, acting
 
@@ -58,67 +71,141 @@ class Image:
     """Name, version and architecture of each."""
     own: str
     """Hash of what is added to them."""
-    needs: dict[str, list[str]]
-    """What each package depends on, of those that are there."""
+    needs: Mapping[str, Sequence[str]]
+    """What each package depends on, of those that are there; those of every run at ""."""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each package's file, by its identity."""
+    differing: Mapping[str, str] = field(default_factory=dict)
+    """What differs from debian.lock, in words, by the names of packages."""
 
-    def identity_with(self, names: Iterable[str]) -> str:
-        """Hash of what is in it for a run that uses the packages named: these, those of every run, and what they need."""
-        versions = {package.partition("_")[0]: package for package in self.packages}
+    def used_with(self, names: Iterable[str]) -> set[str]:
+        """The packages of a run that uses those named: these, those of every run, and what they need."""
         waiting, found = {*self.needs[""], *names}, set[str]()
         while waiting:
             found.add(name := waiting.pop())
             waiting |= {*self.needs.get(name, ())} - found
-        content = "\n".join([self.own, *sorted(versions.get(name, name) for name in found)])
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+        return found
+
+    def identity_with(self, names: Iterable[str]) -> str:
+        """Hash of what is in it for a run that uses the packages named."""
+        used = self.used_with(names)
+        there = {one for one in self.packages if one.partition("_")[0] in used}
+        absent = used - {one.partition("_")[0] for one in there}
+        lines = sorted([*(f"{one} {self.hashes.get(one, '')}" for one in there), *absent])
+        return hashlib.sha256("\n".join([self.own, *lines]).encode()).hexdigest()[:16]
 
 
-def ensure_image(cache: Path, guest_dir: Path, packages: Iterable[str], progress: Progress) -> Image:
-    """The guest tree with guest/packages.json and the packages of jobs and folders, made in `cache` if it is not there."""
-    wanted = json.loads((guest_dir / "packages.json").read_text())
-    names = sorted({*wanted["packages"], *packages})
-    own = json.dumps([wanted["suites"], wanted["pins"], wanted["beside"], DIRECTORIES, LINKS, FILES, UNUSED])
-    init = guest_dir / "init.py"
-    place = cache / f"image-{content_hash([init], guest_dir, own, *names, *BESIDE_THE_ROOT, WRITES_NOTHING)}"
-    apt = Apt(
-        cache / "apt-image", tuple(wanted["suites"]), {suite: tuple(pin) for suite, pin in wanted["pins"].items()}
-    )
-    made_once(place, lambda directory: _make(directory, apt, names, wanted["beside"], init, progress))
-    made = json.loads((place / IMAGE_FILE).read_text())
-    base = [*wanted["packages"], *wanted["beside"].values()]
-    digest = kept(
-        cache, "acting", (prose.way(), place.name), lambda: hashlib.sha256(own.encode() + acting(init)).hexdigest()
-    )
-    return Image(place / "root", tuple(made["packages"]), digest, {**made["needs"], "": base})
+DOWNLOADING = "guest: downloading packages"
 
 
-def _make(place: Path, apt: Apt, names: list[str], beside: Mapping[str, str], init: Path, progress: Progress) -> None:
-    ensure_tools()
-    progress("guest: fetching Debian's package lists", 0)
-    apt.prepare()
-    packages = apt.resolve(names)
-    progress(f"guest: downloading {len(packages)} packages", 0.1)
-    archives = apt.download(names)
-    root = place / "root"
-    root.mkdir()
-    for number, package in enumerate(unpack(packages, archives, root)):
-        progress(f"guest: unpacking {package.identity}", 0.3 + 0.5 * number / len(packages))
-    for directory, name in beside.items():
-        package = Package(apt.fetch(name).name)
-        packages.append(package)
-        (root / directory).mkdir(parents=True)
-        list(unpack([package], archives, root / directory))
-    _keep_copyright(root / "usr/share/doc", place / COPYRIGHT)
-    _add_own(root, init)
-    progress("guest: compiling Python's library", 0.8)
-    compile_python(root, root / "usr/lib" / GUEST_PYTHON, f"/usr/lib/{GUEST_PYTHON}")
-    needs = needs_among([archives / package.file_name for package in packages])
-    described = {
-        "packages": [package.identity for package in packages],
-        "needs": needs,
-        "origins": {package.identity: package.origin(archives) for package in packages},
-    }
-    (place / IMAGE_FILE).write_text(json.dumps(described, indent=1) + "\n")
-    shutil.rmtree(archives)
+class Tree:
+    """The guest tree with guest/packages.json and the packages of jobs and folders."""
+
+    def __init__(self, cache: Path, guest_dir: Path, lock: Path, packages: Iterable[str], *, only_locked: bool) -> None:
+        self._cache = cache
+        self._init = guest_dir / "init.py"
+        self._wanted = json.loads((guest_dir / "packages.json").read_text())
+        self._beside: dict[str, str] = self._wanted["beside"]
+        self._lines = [one for one in read_lock(lock) if one.place != KERNEL]
+        locked = {one.package.name for one in self._lines}
+        self._names = sorted({*self._wanted["packages"], *packages})
+        self.additions = [name for name in self._names if name not in locked]
+        added = (DIRECTORIES, LINKS, FILES, UNUSED)
+        self._own = json.dumps([*(self._wanted[key] for key in ("suites", "pins", "beside")), *added])
+        made_of = (
+            *(self._own, *self.additions, *BESIDE_THE_ROOT, WRITES_NOTHING),
+            *(one.line for one in self._lines),
+        )
+
+        def place(*more: str) -> Path:
+            made_from = content_hash([self._init], guest_dir, *made_of, *more)
+            return cache / f"image-{made_from}"
+
+        self.entry = Entry(place(), place(NOT_LOCKED), self._fetch, only_locked=only_locked)
+
+    def ensure(self, progress: Progress) -> Image:
+        """The tree, made in the cache if it is not there."""
+        place = self.entry.ensure(lambda place, packages: self._make(place, packages, progress), progress)
+        made = json.loads((place / IMAGE_FILE).read_text())
+        digest = kept(
+            self._cache,
+            "acting",
+            (prose.way(), place.name),
+            lambda: hashlib.sha256(self._own.encode() + acting(self._init)).hexdigest(),
+        )
+        return Image(
+            place / "root",
+            tuple(made["packages"]),
+            digest,
+            {**made["needs"], "": self._wanted["packages"]},
+            {identity: origin["sha256"] for identity, origin in made["origins"].items()},
+            made["differing"],
+        )
+
+    def _fetch(self, progress: Progress) -> PackageSet:
+        """Download the locked packages; those of the mirror, where some of these cannot be had."""
+        archives = self._cache / ARCHIVES
+        missing = obtain(self._lines, archives, progress, DOWNLOADING)
+        reasons = [f"{identity} ({reason})" for identity, reason in missing.items()]
+        if not missing and not self.additions:
+            return PackageSet(by_place(self._lines), archives)
+        return self.current(progress, reasons) if missing else self._with_additions(progress)
+
+    def current(self, progress: Progress, reasons: Sequence[str] = ()) -> PackageSet:
+        """The packages as the mirror has them now, downloaded; `reasons` say why not the locked ones."""
+        progress("guest: fetching Debian's package lists", 0)
+        apt = self._apt()
+        apt.prepare()
+        beside = {f"/{place}": [apt.package(name)] for place, name in self._beside.items()}
+        return self._downloaded({ROOT: apt.resolve(self._names), **beside}, progress, reasons)
+
+    def _with_additions(self, progress: Progress) -> PackageSet:
+        """The locked packages, with those that the lock does not have and what these need."""
+        progress("guest: fetching Debian's package lists", 0)
+        locked, archives = by_place(self._lines), self._cache / ARCHIVES
+        apt = self._apt()
+        apt.prepare("".join(one.as_installed(archives) for one in locked[ROOT]))
+        added = apt.resolve(self.additions)
+        replaced = {one.name for one in added}
+        kept_ones = [one for one in locked[ROOT] if one.name not in replaced]
+        return self._downloaded({**locked, ROOT: [*kept_ones, *added]}, progress, ())
+
+    def _downloaded(
+        self, packages: Mapping[str, Sequence[Package]], progress: Progress, reasons: Sequence[str]
+    ) -> PackageSet:
+        archives = self._cache / ARCHIVES
+        every = [one for several in packages.values() for one in several]
+        fetch_current(every, archives, progress, DOWNLOADING)
+        return PackageSet(packages, archives, differing(self._lines, packages), reasons)
+
+    def _apt(self) -> Apt:
+        pins = {suite: tuple(names) for suite, names in self._wanted["pins"].items()}
+        return Apt(self._cache / "apt-image", tuple(self._wanted["suites"]), pins)
+
+    def _make(self, place: Path, packages: PackageSet, progress: Progress) -> None:
+        ensure_tools()
+        root = place / "root"
+        root.mkdir()
+        there = sorted(packages.places[ROOT], key=lambda one: one.file_name)
+        for number, package in enumerate(unpack(there, packages.archives, root)):
+            progress(f"guest: unpacking {package.identity}", 0.3 + 0.5 * number / len(there))
+        for directory in self._beside:
+            (root / directory).mkdir(parents=True)
+            list(unpack(packages.places[f"/{directory}"], packages.archives, root / directory))
+        _keep_copyright(root / "usr/share/doc", place / COPYRIGHT)
+        _add_own(root, self._init)
+        progress("guest: compiling Python's library", 0.8)
+        compile_python(root, root / "usr/lib" / GUEST_PYTHON, f"/usr/lib/{GUEST_PYTHON}")
+        every = [one for several in packages.places.values() for one in several]
+        described = {
+            "packages": [one.identity for one in every],
+            "needs": needs_among([packages.archives / one.file_name for one in every]),
+            "origins": {one.identity: {"source": one.source(packages.archives), "sha256": one.sha256} for one in every},
+            "differing": packages.differing,
+        }
+        (place / IMAGE_FILE).write_text(json.dumps(described, indent=1) + "\n")
+        for one in every:
+            (packages.archives / one.file_name).unlink()
 
 
 def _keep_copyright(documentation: Path, place: Path) -> None:

@@ -9,14 +9,28 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from openbach_run import prose
-from openbach_run.engine.virtual.cache import content_hash, kept, made_once
-from openbach_run.engine.virtual.debian import Apt, ensure_tools, run
+from openbach_run.engine.virtual.cache import content_hash, kept
+from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, run
+from openbach_run.engine.virtual.lock import (
+    ARCHIVES,
+    KERNEL,
+    NOT_LOCKED,
+    Entry,
+    Locked,
+    PackageSet,
+    by_place,
+    fetch_current,
+    in_words,
+    obtain,
+    read_lock,
+)
 from openbach_run.errors import SetupError
+from openbach_run.paths import DEBIAN_LOCK
 from openbach_run.progress import Progress
 from openbach_run.prose import acting
 
@@ -52,6 +66,7 @@ UNUSED = (
 """What is not unpacked: nine tenths of the source are for machines that the guest is not. Kconfig reads of all of it. Where
 the guest gets something new (kernel/config), take its folder out."""
 
+DOWNLOADING = "downloading the kernel's source"
 BUILD_STEPS = 1480  # lines that make prints for one build; only the progress bar depends on it
 KERNEL_FILE = "kernel.json"
 FIXED_BUILD = {
@@ -70,31 +85,72 @@ class Kernel:
     headers: Path
     """Archive of what modules are built with."""
     identity: str
+    differing: str = ""
+    """What of the source differs from debian.lock, in words."""
+
+
+class KernelBuild:
+    """The kernel for the content of a `kernel_dir` (kernel/ of the repository)."""
+
+    def __init__(self, cache: Path, kernel_dir: Path, lock: Path, *, only_locked: bool) -> None:
+        self._cache = cache
+        self._kernel_dir = kernel_dir
+        self._lines = [one for one in read_lock(lock) if one.place == KERNEL]
+        made_of = (*SOURCES, *HEADERS, *MADE_HEADERS, HEADERS_FILE, *(one.line for one in self._lines))
+        made_from = [*_inputs(kernel_dir), *kernel_dir.glob("build/*")]
+
+        def place(*more: str) -> Path:
+            return cache / f"kernel-{content_hash(made_from, kernel_dir, *made_of, *more)}"
+
+        self.entry = Entry(place(), place(NOT_LOCKED), self._fetch, only_locked=only_locked)
+
+    def ensure(self, progress: Progress) -> Kernel:
+        """The kernel, built into the cache if it is not there."""
+        kernel_dir = self._kernel_dir
+        place = self.entry.ensure(
+            lambda directory, packages: _build(directory, packages, kernel_dir, progress), progress
+        )
+        made = json.loads((place / KERNEL_FILE).read_text())
+        source = made["identity"].rpartition(" ")[0]
+        acts = kept(self._cache, "acting", (prose.way(), place.name), lambda: _acting_hash(kernel_dir))
+        return Kernel(place / "linux", place / HEADERS_FILE, f"{source} {acts}", in_words(made["differing"].values()))
+
+    def _fetch(self, progress: Progress) -> PackageSet:
+        """Download the locked source; the mirror's, where it cannot be had."""
+        archives = self._cache / ARCHIVES
+        missing = obtain(self._lines, archives, progress, DOWNLOADING)
+        if self._lines and not missing:
+            return PackageSet(by_place(self._lines), archives)
+        return self.current(progress, [f"{name} ({reason})" for name, reason in missing.items()])
+
+    def current(self, progress: Progress, reasons: Sequence[str] = ()) -> PackageSet:
+        """The source that the mirror has now, downloaded; `reasons` say why not the locked one."""
+        progress("fetching Debian's package lists", 0)
+        archives = self._cache / ARCHIVES
+        package = current_source(self._cache / "apt-kernel")
+        fetch_current([package], archives, progress, DOWNLOADING)
+        return PackageSet({KERNEL: [package]}, archives, source_differs(self._lines, package), reasons)
 
 
 def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
-    """The kernel for the content of `kernel_dir` (kernel/ of the repository), built into `cache` if it is not there."""
-    place = kernel_place(cache, kernel_dir)
-    made_once(place, lambda directory: _build(directory, cache, kernel_dir, progress))
-    source = json.loads((place / KERNEL_FILE).read_text())["identity"].rpartition(" ")[0]
-    acts = kept(cache, "acting", (prose.way(), place.name), lambda: _acting_hash(kernel_dir))
-    return Kernel(place / "linux", place / HEADERS_FILE, f"{source} {acts}")
+    """The kernel of the checkout that `kernel_dir` is in, built into `cache` if it is not there."""
+    return KernelBuild(cache, kernel_dir, DEBIAN_LOCK, only_locked=False).ensure(progress)
 
 
-def kernel_place(cache: Path, kernel_dir: Path) -> Path:
-    """Where it is, or is to be."""
-    made_from = [*_inputs(kernel_dir), *kernel_dir.glob("build/*")]
-    return cache / f"kernel-{content_hash(made_from, kernel_dir, *SOURCES, *HEADERS, *MADE_HEADERS, HEADERS_FILE)}"
+def source_differs(lines: Sequence[Locked], package: Package) -> dict[str, str]:
+    """What of the kernel's source differs from the lock, which may have it under another name."""
+    if package.sha256 in [line.package.sha256 for line in lines]:
+        return {}
+    locked = " ".join(f"{one.package.name} {one.package.version}" for one in lines) or "none"
+    return {package.name: f"{package.name} {package.version} (locked: {locked})"}
 
 
-def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> None:
+def _build(place: Path, packages: PackageSet, kernel_dir: Path, progress: Progress) -> None:
     ensure_tools()
-    progress("fetching Debian's package lists", 0)
-    apt, name, version = source_package(cache / "apt-kernel")
-    progress(f"downloading {name} {version}", 0.02)
+    (package,) = packages.places[KERNEL]
+    name, version = package.name, package.version
     work = place / "build"
-    archive = apt.fetch(name)
-    source_sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+    archive = packages.archives / package.file_name
     source = _unpack(archive, name, work, progress)
     _patch(source, kernel_dir)
     out = work / "out"
@@ -105,9 +161,14 @@ def _build(place: Path, cache: Path, kernel_dir: Path, progress: Progress) -> No
     shutil.copy2(out / ".config", place / "config")
     _keep_headers(source, out, place / HEADERS_FILE)
     shutil.rmtree(work)
-    shutil.rmtree(apt.directory / "archives", ignore_errors=True)
-    identity = f"{name} {version} {content_hash(_inputs(kernel_dir), kernel_dir)}"
-    (place / KERNEL_FILE).write_text(json.dumps({"identity": identity, "source_sha256": source_sha256}) + "\n")
+    made = {
+        "identity": f"{name} {version} {content_hash(_inputs(kernel_dir), kernel_dir)}",
+        "source_sha256": package.sha256,
+        "source": package.path,
+        "differing": packages.differing,
+    }
+    (place / KERNEL_FILE).write_text(json.dumps(made) + "\n")
+    archive.unlink()
 
 
 def _inputs(kernel_dir: Path) -> list[Path]:
@@ -122,14 +183,14 @@ def _acting_hash(kernel_dir: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def source_package(directory: Path) -> tuple[Apt, str, str]:
-    """Of the first suite that has one: an apt for it, the package's name and version."""
+def current_source(directory: Path) -> Package:
+    """The kernel's source of the first suite that has one now; `directory` is for an apt."""
     for suite in SUITES:
         apt = Apt(directory, (suite,), {})
         apt.prepare()
         for name in SOURCES:
-            if version := apt.candidate(name):
-                return apt, name, version
+            if apt.candidate(name):
+                return apt.package(name)
     raise SetupError(f"the Debian mirror has none of {', '.join(SOURCES)} in {', '.join(SUITES)}")
 
 

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""debian.lock: the Debian packages that the guest and its kernel are made of, and how they come.
+
+The file has a line for each package, with these columns:
+
+    place name version architecture size sha256 sha1 path
+
+`place` is where the package is unpacked in the guest: `/`, or a directory of its own; `kernel` marks
+the kernel's source. `path` is that of the file on a mirror. The mirror of this machine has a version
+until the next one; Debian's snapshot archive has it for ever, by its SHA-1. What comes from either is
+right if it has the SHA-256. `make bump-debian` writes the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from openbach_run.engine.virtual import debian
+from openbach_run.engine.virtual.cache import made_once
+from openbach_run.engine.virtual.debian import Download, Package
+from openbach_run.errors import InputError, SetupError
+from openbach_run.progress import Progress
+
+FILE = "debian.lock"
+ROOT, KERNEL = "/", "kernel"
+"""Places of a lock: the guest's root, and the source that the kernel is built from."""
+COLUMNS = ("place", "name", "version", "architecture", "size", "sha256", "sha1", "path")
+HEADER = f"# Debian packages of the guest and source of its kernel; make bump-debian\n# {' '.join(COLUMNS)}\n"
+ARCHIVES = "debian-archives"
+"""Folder of the cache for packages until they are unpacked: a set-up that was interrupted goes on."""
+NOT_LOCKED = "not the locked packages"
+NAMED = 8
+"""How many packages a message names; it counts the others."""
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A line of debian.lock."""
+
+    place: str
+    package: Package
+    sha1: str
+
+    @property
+    def line(self) -> str:
+        one = self.package
+        columns = (self.place, one.name, one.version, one.architecture, str(one.size_bytes))
+        return " ".join((*columns, one.sha256, self.sha1, one.path))
+
+
+@dataclass(frozen=True)
+class PackageSet:
+    """Packages whose files are there, to make a guest tree or a kernel from."""
+
+    places: Mapping[str, Sequence[Package]]
+    """By the place where they are unpacked."""
+    archives: Path
+    """The directory of their files."""
+    differing: Mapping[str, str] = field(default_factory=dict)
+    """What differs from the lock, in words, by the names of packages that are not the locked ones."""
+    reasons: Sequence[str] = ()
+    """Why locked packages could not be had."""
+
+
+def read_lock(file: Path) -> list[Locked]:
+    """The lines of a lock file. Raises InputError for one that is not as `write_lock` writes it."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: {error}; make bump-debian writes it anew") from error
+    return [
+        _read_line(line, f"{file}, line {number}")
+        for number, line in enumerate(text.splitlines(), 1)
+        if line and not line.startswith("#")
+    ]
+
+
+def _read_line(line: str, at: str) -> Locked:
+    columns = line.split(" ")
+    if len(columns) != len(COLUMNS):
+        raise InputError(f"{at}: {len(columns)} columns; there should be {' '.join(COLUMNS)}")
+    place, name, version, architecture, size, sha256, sha1, path = columns
+    for column, value, digits in (("sha256", sha256, 64), ("sha1", sha1, 40)):
+        if len(value) != digits or set(value) - set("0123456789abcdef"):
+            raise InputError(f"{at}: {column} should be {digits} hexadecimal digits; it is {value}")
+    if not size.isdecimal():
+        raise InputError(f"{at}: size should be a number of bytes; it is {size}")
+    return Locked(place, Package(name, version, architecture, path, sha256, int(size)), sha1)
+
+
+def write_lock(file: Path, lines: Iterable[Locked]) -> None:
+    """Write a lock file, sorted by place and name."""
+    sorted_lines = sorted(lines, key=lambda one: (one.place, one.package.name, one.package.version))
+    file.write_text(HEADER + "".join(f"{one.line}\n" for one in sorted_lines), encoding="utf-8")
+
+
+def lock_of(packages: PackageSet) -> list[Locked]:
+    """The lines for packages whose files are there."""
+    return [
+        Locked(place, one, _sha1_of(packages.archives / one.file_name))
+        for place, several in packages.places.items()
+        for one in several
+    ]
+
+
+def _sha1_of(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha1").hexdigest()
+
+
+def by_place(lines: Iterable[Locked]) -> dict[str, list[Package]]:
+    """The packages of a lock by the place where they are unpacked."""
+    found: dict[str, list[Package]] = {}
+    for one in lines:
+        found.setdefault(one.place, []).append(one.package)
+    return found
+
+
+def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: str) -> dict[str, str]:
+    """Download the files of locked packages that are not in `archives` yet: from this machine's
+    mirror, and what it does not have from the archive.
+
+    Returns what both said, by the identity of each package that neither has."""
+    archives.mkdir(parents=True, exist_ok=True)
+    wanted = [one for one in lines if not is_there(one.package, archives)]
+    said: dict[str, list[str]] = {one.package.identity: [] for one in wanted}
+    for source, base in _sources(said):
+        files = {archives / one.package.file_name: one for one in wanted}
+        if not files:
+            break
+        downloads = [
+            Download(base(one), file, one.package.sha256, one.package.size_bytes) for file, one in files.items()
+        ]
+        failed = debian.download(downloads, progress, what)
+        for file, reason in failed.items():
+            said[files[file].package.identity].append(f"{source}: {reason}")
+        wanted = [files[file] for file in failed]
+    return {one.package.identity: ", ".join(said[one.package.identity]) for one in wanted}
+
+
+def _sources(said: Mapping[str, list[str]]) -> Iterator[tuple[str, Callable[[Locked], str]]]:
+    """The places to download from, in order: in words, and where a package is there. A machine
+    without a mirror, like Ubuntu's, has the archive alone; `said` gets the reason."""
+    try:
+        mirror = debian.mirror().rstrip("/")
+    except SetupError as error:
+        for reasons in said.values():
+            reasons.append(str(error))
+    else:
+        yield "the mirror", lambda one: f"{mirror}/{quote(one.package.path)}"
+    archive = debian.archive().rstrip("/")
+    yield "the archive", lambda one: f"{archive}/file/{one.sha1}"
+
+
+def is_there(package: Package, archives: Path) -> bool:
+    """Whether a package's file has come whole."""
+    file = archives / package.file_name
+    return file.exists() and debian.sha256_of(file) == package.sha256
+
+
+def fetch_current(packages: Sequence[Package], archives: Path, progress: Progress, what: str) -> None:
+    """Download what the mirror has now. Raises SetupError."""
+    archives.mkdir(parents=True, exist_ok=True)
+    base = debian.mirror().rstrip("/")
+    wanted = [one for one in packages if not is_there(one, archives)]
+    downloads = [
+        Download(f"{base}/{quote(one.path)}", archives / one.file_name, one.sha256, one.size_bytes) for one in wanted
+    ]
+    if failed := debian.download(downloads, progress, what) if downloads else {}:
+        reasons = "\n".join(f"  {file.name}: {reason}" for file, reason in failed.items())
+        raise SetupError(f"{what} from {base} failed:\n{reasons}")
+
+
+def differing(lines: Iterable[Locked], packages: Mapping[str, Sequence[Package]]) -> dict[str, str]:
+    """What differs from the lock, in words, by the package's name: versions, files, additions."""
+    locked = {(one.place, one.package.name): one.package for one in lines}
+    found = {}
+    for place, several in packages.items():
+        for one in several:
+            before = locked.get((place, one.name))
+            if before is None:
+                found[one.name] = f"{one.name} {one.version} (not in {FILE})"
+            elif before.version != one.version:
+                found[one.name] = f"{one.name} {one.version} (locked: {before.version})"
+            elif before.sha256 != one.sha256:
+                found[one.name] = f"{one.name} {one.version} (another file than the locked one)"
+    return found
+
+
+def in_words(texts: Collection[str]) -> str:
+    """The first of several texts, and how many more there are."""
+    named = sorted(texts)[:NAMED]
+    return ", ".join(named) + (f" and {len(texts) - NAMED} more" if len(texts) > NAMED else "")
+
+
+class Entry:
+    """An entry of the cache that is made from packages: that of the locked ones, or another one
+    where these cannot be had, which is used until --locked asks for them again."""
+
+    def __init__(
+        self, locked: Path, other: Path, fetch: Callable[[Progress], PackageSet], *, only_locked: bool
+    ) -> None:
+        self._locked = locked
+        self._other = other
+        self._fetch = fetch
+        self._only_locked = only_locked
+        self._packages: PackageSet | None = None
+
+    @property
+    def place(self) -> Path | None:
+        """Where the entry is, if it has been made."""
+        if self._locked.exists():
+            return self._locked
+        return self._other if self._other.exists() and not self._only_locked else None
+
+    def packages(self, progress: Progress) -> PackageSet:
+        """The packages to make it from, downloaded by the first call. Raises InputError, if only
+        the locked ones will do and they cannot be had."""
+        if self._packages is None:
+            found = self._fetch(progress)
+            if found.differing and self._only_locked:
+                raise InputError(refusal(found))
+            self._packages = found
+        return self._packages
+
+    def ensure(self, make: Callable[[Path, PackageSet], None], progress: Progress) -> Path:
+        """The entry's directory, made by `make(directory, packages)` if it is not there, or damaged."""
+        place = self.place
+        if place is None:
+            place = self._other if self.packages(progress).differing else self._locked
+
+        def make_here(directory: Path) -> None:
+            packages = self.packages(progress)
+            if packages.differing and place == self._locked:
+                raise SetupError(f"{place} cannot be made again: {refusal(packages)}")
+            make(directory, packages)
+
+        return made_once(place, make_here)
+
+
+def refusal(packages: PackageSet) -> str:
+    """Why --locked refuses."""
+    there = in_words(packages.differing.values())
+    why = f" Not to be had: {in_words(packages.reasons)}." if packages.reasons else ""
+    return f"--locked: {NOT_LOCKED}: {there}.{why} Without --locked a run goes on, and says so"

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make bump-debian`: debian.lock for what the mirror has now; the golden cells and README's table with it.
+
+Prints what moved: packages, golden cells, and the cells of the table by how much. The same stands in
+build/bump-debian.txt, for the commit (`git commit --file`) and a line of CHANGELOG.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
+from openbach_run.engine.virtual.lock import Locked, lock_of, read_lock, write_lock
+from openbach_run.paths import DEBIAN_LOCK, REPOSITORY
+from openbach_run.progress import Reporter
+
+GOLDEN = REPOSITORY / "tests/data/golden.json"
+README = REPOSITORY / "README.md"
+TABLE_COMMAND = ("./openbach-run", "scenarios/geo_loss.json", "--seeds", "1", "--locked")
+TABLE = re.compile(r"^    geo_loss: transfer time \(s\)\n(?:\n|    .*\n)+", re.MULTILINE)
+"""README's first table, with the note below it."""
+SAID = REPOSITORY / "build/bump-debian.txt"
+
+
+def main() -> int:
+    """Make all anew; the exit code is that of the first step that fails."""
+    if not DEBIAN_LOCK.exists():
+        write_lock(DEBIAN_LOCK, [])
+    before = read_lock(DEBIAN_LOCK)
+    engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, {}))
+    with Reporter(quiet=False) as reporter:
+        sets = [made.current(reporter.show) for made in (engine.kernel_build(), engine.tree())]
+    now = list(chain.from_iterable(map(lock_of, sets)))
+    write_lock(DEBIAN_LOCK, now)
+    golden_before, table_before = golden_cells(), cells_of(table())
+    make_golden()
+    make_table()
+    lines = [
+        "Debian's packages are those of today",
+        "",
+        *part("Packages", moved_packages(before, now)),
+        *part("Golden cells", moved_cells(golden_before, golden_cells(), "other packets")),
+        *part("README's table", moved_figures(table_before, cells_of(table()))),
+    ]
+    SAID.parent.mkdir(exist_ok=True)
+    SAID.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(SAID.read_text(encoding="utf-8"))
+    return 0
+
+
+def part(title: str, lines: Iterator[str]) -> Iterator[str]:
+    """A title, its lines or "none moved", and an empty line."""
+    there = [f"- {line}" for line in lines]
+    return chain([f"{title}:", *(there or ["- none moved"]), ""])
+
+
+def moved_packages(before: list[Locked], now: list[Locked]) -> Iterator[str]:
+    """A line for each package whose version or file is another one."""
+    old = {(one.place, one.package.name): one.package for one in before}
+    new = {(one.place, one.package.name): one.package for one in now}
+    for place, name in sorted(old.keys() | new.keys()):
+        one, other = old.get((place, name)), new.get((place, name))
+        if one != other:
+            versions = [package.version if package else "none" for package in (one, other)]
+            yield f"{name}: {' → '.join(versions)}"
+
+
+def golden_cells() -> dict[str, str]:
+    """The capture's hash by the cell's command."""
+    if not GOLDEN.exists():
+        return {}
+    return {one["command"]: one["capture_hash"] for one in json.loads(GOLDEN.read_text())["cells"]}
+
+
+def moved_cells(before: Mapping[str, str], now: Mapping[str, str], what: str) -> Iterator[str]:
+    """A line for each cell whose value is another one."""
+    for cell, value in now.items():
+        if before.get(cell) != value:
+            yield f"{cell}: {what if cell in before else 'new'}"
+
+
+def moved_figures(before: Mapping[str, float], now: Mapping[str, float]) -> Iterator[str]:
+    """A line for each cell of the table with another value, with both and the change in percent."""
+    for cell, value in now.items():
+        old = before.get(cell)
+        if old is None:
+            yield f"{cell}: new, {value:.2f} s"
+        elif old != value:
+            yield f"{cell}: {old:.2f} → {value:.2f} s ({100 * (value / old - 1):+.1f} %)"
+
+
+def make_golden() -> None:
+    """Run the golden cells and write their file."""
+    test = ["python", "-m", "pytest", "tests/guest/test_golden.py"]
+    subprocess.run(test, check=True, cwd=REPOSITORY, env={**os.environ, "UPDATE_GOLDEN": "1"})
+
+
+def table() -> str:
+    """README's table, as it stands there."""
+    found = TABLE.search(README.read_text(encoding="utf-8"))
+    if found is None:
+        sys.exit(f"{README}: there is no table that begins with `geo_loss: transfer time (s)`")
+    return found[0]
+
+
+def make_table() -> None:
+    """Run README's first command and put its table there."""
+    done = subprocess.run(TABLE_COMMAND, check=True, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    indented = "".join(f"    {line}".rstrip() + "\n" for line in done.stdout.strip().splitlines())
+    before, _, after = README.read_text(encoding="utf-8").partition(table())
+    README.write_text(f"{before}{indented}\n{after}", encoding="utf-8")
+
+
+def cells_of(text: str) -> dict[str, float]:
+    """The table's figures by `vpn cc column`."""
+    lines = [line.split() for line in text.splitlines()]
+    columns = next(words[2:] for words in lines if words[:2] == ["vpn", "cc"])
+    rows = [words for words in lines if len(words) == len(columns) + 2 and is_number(words[-1])]
+    return {
+        f"{vpn} {control} {column}": float(value)
+        for vpn, control, *values in rows
+        for column, value in zip(columns, values, strict=True)
+    }
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a decimal number."""
+    return text.replace(".", "", 1).isdecimal()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
