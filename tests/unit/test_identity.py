@@ -21,6 +21,7 @@ from openbach_run.engine.virtual.image import Image
 from openbach_run.engine.virtual.kernel import Kernel
 from openbach_run.openbach.job_folders import load_packages, parts_of
 from openbach_run.prose import acting
+from openbach_run.results.record import NOT_LOCKED
 from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,6 +78,36 @@ def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -
     engine._image = Image(Path(), tuple(packages), "what is added", NEEDS)
     (run,) = campaign.runs(jobs, load_inventory(checkout / "inventory.yml"), additions, engine.identity_of)
     return run.run_id
+
+
+def tree(**differing: str) -> Image:
+    return Image(Path(), PACKAGES, "what is added", NEEDS, {}, differing)
+
+
+def engine_with(one: Image, kernel_differs: str = "") -> VirtualEngine:
+    engine = VirtualEngine(ROOT, guest_code(ROOT, {"vpn-configs/wireguard": ROOT / "vpn-configs/wireguard"}))
+    engine._kernel = Kernel(Path(), Path(), "a kernel", kernel_differs)
+    engine._image = one
+    return engine
+
+
+def test_a_run_names_the_packages_of_its_own_that_are_not_the_locked_ones() -> None:
+    wireguard, none = {"vpn-configs": ["wireguard"]}, dict[str, list[str]]()
+    assert NOT_LOCKED not in engine_with(tree()).identity_of(wireguard)
+    of_libc = engine_with(tree(libc6="libc6 2 (locked: 1)"))
+    assert of_libc.identity_of(wireguard)[NOT_LOCKED] == "libc6 2 (locked: 1)"
+    assert NOT_LOCKED not in of_libc.identity_of(none), "nothing of this run needs it"
+    of_kernel = engine_with(tree(libc6="libc6 2 (locked: 1)"), "linux-source-8 8 (locked: linux-source-7 7)")
+    texts = "libc6 2 (locked: 1); linux-source-8 8 (locked: linux-source-7 7)"
+    assert of_kernel.identity_of(wireguard)[NOT_LOCKED] == texts
+
+
+def test_another_file_of_a_used_package_is_another_tree() -> None:
+    one, other = (
+        Image(Path(), PACKAGES, "", NEEDS, {"wireguard-tools_1.0_amd64": sha256}) for sha256 in ("a" * 64, "b" * 64)
+    )
+    assert one.identity_with(["wireguard-tools"]) != other.identity_with(["wireguard-tools"])
+    assert one.identity_with(["nebula"]) == other.identity_with(["nebula"])
 
 
 def test_a_control_that_only_a_text_of_the_proxy_names_is_used(checkout: Path) -> None:

@@ -59,7 +59,7 @@ from openbach_run.report.words import decimals, figure, in_good_units, said, val
 from openbach_run.report.write import CLAIMS, TEMPLATES
 from openbach_run.results.chance import WARNING
 from openbach_run.results.intervals import Estimate
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import NOT_LOCKED, Record, Store
 from openbach_run.results.tables import Table, as_markdown, plain
 
 MEASURE = "transfer_time_s"
@@ -126,6 +126,17 @@ def test_what_a_program_printed_is_no_markup(report: Path) -> None:
 FOREIGN = (
     """![x](/etc/hostname) <b> [y](http://example.org) `c` *d* _e_ | # & &lt; $\\frac$ #read("/etc/hostname") \\ "f\""""
 )
+
+
+def test_packages_that_are_not_the_locked_ones_are_named(tmp_path: Path) -> None:
+    results = write_results(tmp_path / "results", seeds=1, vpn=("none",), pep=("none",), cc=("cubic",), loss=("0",))
+    for file in results.glob("shared/*.json"):
+        shared = json.loads(file.read_text())
+        shared["identity"][NOT_LOCKED] = "libc6 2 (locked: 1)"
+        file.write_text(json.dumps(shared))
+    assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    page = html.unescape((tmp_path / "report/report.html").read_text())
+    assert "Note: not the locked packages: libc6 2 (locked: 1)" in re.sub("<[^>]*>", "", page)
 
 
 def test_values_are_shown_as_they_are_and_bring_nothing_in(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from openbach_run.campaign.plan import Campaign
 from openbach_run.campaign.table import MOST_COLUMNS, campaign_table, not_sent
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.chance import is_random
-from openbach_run.results.record import Record
+from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
 
 
@@ -48,6 +48,16 @@ def test_several_seeds_show_median_and_range_and_failures() -> None:
 def test_our_reading_of_the_peps_positions_stands_below_its_results() -> None:
     assert "PEP A: inside the tunnel's path" in campaign_table(campaign(pep=("none", "B")), []).note
     assert "PEP" not in campaign_table(campaign(pep=("none",)), []).note
+
+
+def test_packages_that_are_not_the_locked_ones_stand_below_the_table() -> None:
+    one = record(vpn="none")
+    texts = "tinc 2 (locked: 1); libc6 2 (locked: 1)"
+    other = replace(one, identity={NOT_LOCKED: texts})
+    note = campaign_table(campaign(vpn=("none",)), [one, other]).note
+    said = "libc6 2 (locked: 1), tinc 2 (locked: 1): packets may differ from those of the lock"
+    assert note.endswith(f"; not the locked packages: {said}")
+    assert "locked" not in campaign_table(campaign(vpn=("none",)), [one]).note
 
 
 def test_one_seed_of_a_random_link_is_warned_of() -> None:

@@ -13,7 +13,7 @@ from openbach_run.openbach.measures import measure_of
 from openbach_run.results.chance import WARNING
 from openbach_run.results.intervals import estimate
 from openbach_run.results.least_time import least_transfer_time_s, rate_of
-from openbach_run.results.record import NOT_LOCKED, Record, statistics
+from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.tables import Table, figure
 
 MOST_COLUMNS = 6
@@ -49,7 +49,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
             *("=".join((*across, *values)) or (campaign.measure_in_words if down else "run") for values in columns),
         ],
         [[*key, *(cells.get(values, "") for values in columns)] for key, cells in rows.items()],
-        "; ".join([_note(campaign), *_clocks(records), *_not_locked(records)]),
+        "; ".join([_note(campaign), *_clocks(records), *not_locked(records)]),
         len(down),
     )
 
@@ -99,12 +99,6 @@ def _clocks(records: Sequence[Record]) -> list[str]:
         else f"clock {clock}: another run gives other packets; token buckets of ten packets (15400 bytes)"
         for engine, clock in known if clock != VIRTUAL and engine in (HOST_KERNEL, VIRTUAL)
     ]  # fmt: skip
-
-
-def _not_locked(records: Sequence[Record]) -> list[str]:
-    """The packages of runs that are not those of debian.lock, in one sentence."""
-    texts = dict.fromkeys(text for one in records for text in one.identity.get(NOT_LOCKED, "").split(", ") if text)
-    return [f"not the locked packages: {', '.join(texts)}: packets may differ from those of the lock"] if texts else []
 
 
 def _note(campaign: Campaign) -> str:

@@ -21,6 +21,7 @@ from openbach_run.report.explained import assumptions_of
 from openbach_run.report.hosts import hosts, pep_hosts, runs_of_scenarios
 from openbach_run.report.settings import conditions, described, settings
 from openbach_run.results.files import as_csv, write_parquet
+from openbach_run.results.record import not_locked
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text, markdown_rows
 
 TEMPLATES = REPOSITORY / "reports/templates"
@@ -100,6 +101,7 @@ def _text(campaigns: Campaigns, **more: Any) -> str:
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         campaigns=campaigns,
         failures=content.failures(campaigns),
+        not_locked=not_locked(campaigns.records),
         hosts=hosts(runs),
         pep_hosts=pep_hosts(campaigns, runs),
         content=content,

@@ -282,6 +282,13 @@ class _Shared:
         return self._known[name]
 
 
+def not_locked(records: Iterable[Record]) -> list[str]:
+    """A sentence that names the packages of records that are not those of debian.lock, if any."""
+    texts = sorted({text for one in records for text in one.identity.get(NOT_LOCKED, "").split("; ") if text})
+    named = ", ".join(texts)
+    return [f"not the locked packages: {named}: packets may differ from those of the lock"] if texts else []
+
+
 def _sync(file: Path) -> None:
     with file.open("rb") as opened:
         os.fsync(opened.fileno())

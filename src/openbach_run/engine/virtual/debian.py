@@ -23,6 +23,8 @@ from openbach_run.errors import SetupError
 from openbach_run.progress import Progress
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+TRUST = f"signed-by={KEYRING}"
+"""Option of a source of apt: whose signature its lists must have."""
 MIRROR_VARIABLE = "OPENBACH_RUN_DEBIAN_MIRROR"
 ARCHIVE_VARIABLE = "OPENBACH_RUN_DEBIAN_ARCHIVE"
 ARCHIVE = "http://snapshot.debian.org"
@@ -291,7 +293,7 @@ class Apt:
         uri, (kind, lists) = mirror(), self.kind
         self._write(
             "sources",
-            "".join(f"{kind} [signed-by={KEYRING} target={lists}] {uri} {suite} main\n" for suite in self.suites),
+            "".join(f"{kind} [{TRUST} target={lists}] {uri} {suite} main\n" for suite in self.suites),
         )
         self._write("preferences", self._preferences())
         self._write("status", installed)

@@ -197,7 +197,7 @@ class VirtualEngine:
         texts = [text for name, text in self.image.differing.items() if name in used]
         if self._kernel and self._kernel.differing:
             texts.append(self._kernel.differing)
-        return {record.NOT_LOCKED: ", ".join(sorted(texts))} if texts else {}
+        return {record.NOT_LOCKED: "; ".join(sorted(texts))} if texts else {}
 
     def _kernel_identity(self) -> dict[str, str]:
         """Engine, clock and what the packets depend on beside the guest's files."""
