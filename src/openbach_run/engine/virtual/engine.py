@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import BufferedReader, FileIO
 from itertools import chain
 from pathlib import Path
@@ -33,11 +34,11 @@ from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, Tree, code_identity, ensure_code
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, KernelBuild
-from openbach_run.engine.virtual.lock import NOT_LOCKED, Entry, in_words
+from openbach_run.engine.virtual.lock import NOT_LOCKED, Entry, PackageSet, in_words
 from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, cpu_model, ensure_modules
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
-from openbach_run.errors import SetupError
+from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress, beside
 from openbach_run.results import record, run_files
@@ -133,7 +134,7 @@ class VirtualEngine:
             return
         with exclusively(self._cache / "debian-archives.lock"):
             missing = [one for one in entries if one.place is None]
-            sets = beside(progress, *(one.packages for one in missing))
+            sets = _packages_of(missing, progress)
             if texts := [text for one in sets for text in one.differing.values()]:
                 reasons = [text for one in sets for text in one.reasons]
                 why = f" Not to be had: {in_words(reasons)}." if reasons else ""
@@ -334,6 +335,22 @@ def tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
         run_files.keep_only(run_dir, ("run.json", "events.jsonl", "console.log", CAPTURE))
         return f"{excess} and was ended"
     return None
+
+
+def _packages_of(entries: Sequence[Entry], progress: Progress) -> list[PackageSet]:
+    """The packages of all entries, downloaded at the same time. Raises InputError with the words
+    of all that refuse."""
+
+    def packages(one: Entry, told: Progress) -> PackageSet | InputError:
+        try:
+            return one.packages(told)
+        except InputError as error:
+            return error
+
+    found = beside(progress, *(partial(packages, one) for one in entries))
+    if refused := [str(one) for one in found if isinstance(one, InputError)]:
+        raise InputError("\n".join(refused))
+    return [one for one in found if isinstance(one, PackageSet)]
 
 
 class _Ended(Exception):

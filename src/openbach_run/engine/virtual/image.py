@@ -31,6 +31,7 @@ from openbach_run.engine.virtual.lock import (
     fetch_current,
     obtain,
     read_lock,
+    refuse,
 )
 from openbach_run.progress import Progress
 from openbach_run.prose import FOR_PEOPLE, acting
@@ -103,6 +104,7 @@ class Tree:
 
     def __init__(self, cache: Path, guest_dir: Path, lock: Path, packages: Iterable[str], *, only_locked: bool) -> None:
         self._cache = cache
+        self._only_locked = only_locked
         self._init = guest_dir / "init.py"
         self._wanted = json.loads((guest_dir / "packages.json").read_text())
         self._beside: dict[str, str] = self._wanted["beside"]
@@ -145,11 +147,14 @@ class Tree:
     def _fetch(self, progress: Progress) -> PackageSet:
         """Download the locked packages; those of the mirror, where some of these cannot be had."""
         archives = self._cache / ARCHIVES
+        if self._only_locked:
+            refuse((), self.additions)
         missing = obtain(self._lines, archives, progress, DOWNLOADING)
-        reasons = [f"{identity} ({reason})" for identity, reason in missing.items()]
+        if self._only_locked:
+            refuse(missing)
         if not missing and not self.additions:
             return PackageSet(by_place(self._lines), archives)
-        return self.current(progress, reasons) if missing else self._with_additions(progress)
+        return self.current(progress, missing) if missing else self._with_additions(progress)
 
     def current(self, progress: Progress, reasons: Sequence[str] = ()) -> PackageSet:
         """The packages as the mirror has them now, downloaded; `reasons` say why not the locked ones."""

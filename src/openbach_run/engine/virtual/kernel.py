@@ -28,6 +28,7 @@ from openbach_run.engine.virtual.lock import (
     in_words,
     obtain,
     read_lock,
+    refuse,
 )
 from openbach_run.errors import SetupError
 from openbach_run.paths import DEBIAN_LOCK
@@ -94,6 +95,7 @@ class KernelBuild:
 
     def __init__(self, cache: Path, kernel_dir: Path, lock: Path, *, only_locked: bool) -> None:
         self._cache = cache
+        self._only_locked = only_locked
         self._kernel_dir = kernel_dir
         self._lines = [one for one in read_lock(lock) if one.place == KERNEL]
         made_of = (*SOURCES, *HEADERS, *MADE_HEADERS, HEADERS_FILE, *(one.line for one in self._lines))
@@ -119,9 +121,11 @@ class KernelBuild:
         """Download the locked source; the mirror's, where it cannot be had."""
         archives = self._cache / ARCHIVES
         missing = obtain(self._lines, archives, progress, DOWNLOADING)
+        if self._only_locked:
+            refuse(missing)
         if self._lines and not missing:
             return PackageSet(by_place(self._lines), archives)
-        return self.current(progress, [f"{name} ({reason})" for name, reason in missing.items()])
+        return self.current(progress, missing)
 
     def current(self, progress: Progress, reasons: Sequence[str] = ()) -> PackageSet:
         """The source that the mirror has now, downloaded; `reasons` say why not the locked one."""

@@ -120,11 +120,11 @@ def by_place(lines: Iterable[Locked]) -> dict[str, list[Package]]:
     return found
 
 
-def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: str) -> dict[str, str]:
+def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: str) -> list[str]:
     """Download the files of locked packages that are not in `archives` yet: from this machine's
     mirror, and what it does not have from the archive.
 
-    Returns what both said, by the identity of each package that neither has."""
+    Returns a line for each package that neither has, with what both said."""
     archives.mkdir(parents=True, exist_ok=True)
     wanted = [one for one in lines if not is_there(one.package, archives)]
     said: dict[str, list[str]] = {one.package.identity: [] for one in wanted}
@@ -139,7 +139,19 @@ def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: st
         for file, reason in failed.items():
             said[files[file].package.identity].append(f"{source}: {reason}")
         wanted = [files[file] for file in failed]
-    return {one.package.identity: ", ".join(said[one.package.identity]) for one in wanted}
+    identities = [one.package.identity for one in wanted]
+    return [f"{identity} ({', '.join(said[identity])})" for identity in identities]
+
+
+def refuse(missing: Collection[str], additions: Collection[str] = ()) -> None:
+    """Raise InputError if --locked cannot be kept: for locked packages that are missing, and for
+    names of packages that the lock does not have."""
+    if missing:
+        raise InputError(
+            f"--locked: locked packages cannot be had: {in_words(missing)}; make bump-debian locks today's"
+        )
+    if additions:
+        raise InputError(f"--locked: {FILE} does not have {in_words(additions)}; without --locked the run says so")
 
 
 def _sources(said: Mapping[str, list[str]]) -> Iterator[tuple[str, Callable[[Locked], str]]]:
@@ -221,10 +233,7 @@ class Entry:
         """The packages to make it from, downloaded by the first call. Raises InputError, if only
         the locked ones will do and they cannot be had."""
         if self._packages is None:
-            found = self._fetch(progress)
-            if found.differing and self._only_locked:
-                raise InputError(refusal(found))
-            self._packages = found
+            self._packages = self._fetch(progress)
         return self._packages
 
     def ensure(self, make: Callable[[Path, PackageSet], None], progress: Progress) -> Path:
@@ -236,14 +245,8 @@ class Entry:
         def make_here(directory: Path) -> None:
             packages = self.packages(progress)
             if packages.differing and place == self._locked:
-                raise SetupError(f"{place} cannot be made again: {refusal(packages)}")
+                raise SetupError(f"{place} cannot be made again: {in_words(packages.reasons)}")
             make(directory, packages)
+            self._packages = None  # their files are unpacked and gone
 
         return made_once(place, make_here)
-
-
-def refusal(packages: PackageSet) -> str:
-    """Why --locked refuses."""
-    there = in_words(packages.differing.values())
-    why = f" Not to be had: {in_words(packages.reasons)}." if packages.reasons else ""
-    return f"--locked: {NOT_LOCKED}: {there}.{why} Without --locked a run goes on, and says so"
