@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
-from openbach_run.engine.virtual.lock import Locked, lock_of, read_lock, write_lock
-from openbach_run.paths import DEBIAN_LOCK, REPOSITORY
+from openbach_run.engine.virtual.lock import ARCHIVES, Locked, lock_of, read_lock, write_lock
+from openbach_run.paths import DEBIAN_LOCK, REPOSITORY, cache_directory
 from openbach_run.progress import Reporter
 
 GOLDEN = REPOSITORY / "tests/data/golden.json"
@@ -25,6 +27,7 @@ README = REPOSITORY / "README.md"
 TABLE_COMMAND = ("./openbach-run", "scenarios/geo_loss.json", "--seeds", "1", "--locked")
 TABLE = re.compile(r"^    geo_loss: transfer time \(s\)\n(?:\n|    .*\n)+", re.MULTILINE)
 """README's first table, with the note below it."""
+NOTE_COLUMNS = 114
 SAID = REPOSITORY / "build/bump-debian.txt"
 
 
@@ -41,6 +44,7 @@ def main() -> int:
     golden_before, table_before = golden_cells(), cells_of(table())
     make_golden()
     make_table()
+    shutil.rmtree(cache_directory() / ARCHIVES, ignore_errors=True)  # what was there already is not unpacked
     lines = [
         "Debian's packages are those of today",
         "",
@@ -112,20 +116,27 @@ def table() -> str:
 def make_table() -> None:
     """Run README's first command and put its table there."""
     done = subprocess.run(TABLE_COMMAND, check=True, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
-    indented = "".join(f"    {line}".rstrip() + "\n" for line in done.stdout.strip().splitlines())
     before, _, after = README.read_text(encoding="utf-8").partition(table())
-    README.write_text(f"{before}{indented}\n{after}", encoding="utf-8")
+    README.write_text(f"{before}{indented(done.stdout)}\n{after}", encoding="utf-8")
+
+
+def indented(printed: str) -> str:
+    """A table that a command has printed as README shows it: indented, its note in short lines."""
+    lines = printed.strip().splitlines()
+    note = textwrap.wrap(lines[-1], NOTE_COLUMNS, break_long_words=False, break_on_hyphens=False)
+    return "".join(f"    {line}".rstrip() + "\n" for line in (*lines[:-1], *note))
 
 
 def cells_of(text: str) -> dict[str, float]:
     """The table's figures by `vpn cc column`."""
     lines = [line.split() for line in text.splitlines()]
     columns = next(words[2:] for words in lines if words[:2] == ["vpn", "cc"])
-    rows = [words for words in lines if len(words) == len(columns) + 2 and is_number(words[-1])]
+    rows = [words for words in lines if len(words) == len(columns) + 2]
     return {
         f"{vpn} {control} {column}": float(value)
         for vpn, control, *values in rows
         for column, value in zip(columns, values, strict=True)
+        if is_number(value)
     }
 
 
