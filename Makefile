@@ -8,6 +8,7 @@ PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
 .PHONY: check lint test unit guest vpns pep chaos golden modules scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: kernel-rebase kernel-export
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
 check: lint test
@@ -16,7 +17,7 @@ lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
 	MYPYPATH=jobs/vpn/files:docs/man $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
-	$(DEV) mypy topologies/build.py docs/man/manual.py
+	$(DEV) mypy topologies/build.py docs/man/manual.py tests/kernel_rebase.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/pep/files:src/openbach_run/guest $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
@@ -50,6 +51,12 @@ modules: # for Debian's 6.1, 6.12 and current kernel, in a guest; downloads thei
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py
+
+kernel-rebase: # tries kernel/series on another source of Debian's: make kernel-rebase VERSION=7.3
+	$(DEV) python tests/kernel_rebase.py $(VERSION)
+
+kernel-export: # kernel/patches from the commits of a tree that was mended: make kernel-export TREE=DIRECTORY
+	$(DEV) python tests/kernel_rebase.py --export $(TREE)
 
 bench:
 	$(DEV) python bench/bench.py
