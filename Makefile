@@ -3,6 +3,7 @@
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
+	kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
