@@ -3,11 +3,13 @@
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
+	kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
 .PHONY: check lint test unit guest vpns pep chaos golden bump-debian modules scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: kernel-rebase kernel-export
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
 check: lint test
@@ -15,7 +17,7 @@ check: lint test
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files:docs/man $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/bump_debian.py jobs/vpn/lists.py
+	MYPYPATH=jobs/vpn/files:docs/man $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/bump_debian.py tests/kernel_rebase.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py docs/man/manual.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/pep/files:src/openbach_run/guest $(DEV) mypy pep
@@ -53,6 +55,12 @@ bump-debian: # today's Debian packages in debian.lock, then golden cells and REA
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py
+
+kernel-rebase: # tries kernel/series on another source of Debian's: make kernel-rebase VERSION=7.3
+	$(DEV) python tests/kernel_rebase.py $(VERSION)
+
+kernel-export: # kernel/patches from the commits of a tree that was mended: make kernel-export TREE=DIRECTORY
+	$(DEV) python tests/kernel_rebase.py --export $(TREE)
 
 bench:
 	$(DEV) python bench/bench.py

@@ -300,7 +300,7 @@ static void resume_tx_start(struct sock *sk)
 
 /*
  * CUBIC of the virtual kernel asks whether it is the socket's control, to know
- * whether it has HyStart (kernel/patches/0007).
+ * whether it has HyStart (kernel/patches/determinism/cubic-nohystart.patch).
  */
 static void resume_pkts_acked(struct sock *sk, const struct ack_sample *sample)
 {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that check what the guest's kernel shows them: of a system call that it has replaced (kernel/src/direct_calls.c),
-and of memory after forks (kernel/patches/0029)."""
+"""Programs that check what the guest's kernel shows them: of a system call that it has replaced
+(kernel/src/speed/direct_calls.c), and of memory after forks (kernel/patches/speed/fork-copies.patch)."""
 
 from __future__ import annotations
 

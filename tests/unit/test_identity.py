@@ -248,22 +248,27 @@ def test_versions_of_packages_count_where_they_are_used(original: Path) -> None:
 
 
 def test_of_the_kernel_comments_do_not_count(tmp_path: Path) -> None:
-    for name in ("config", "patches/1.patch", "src/a.c"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ("config", "patches/group/1.patch", "patches/group/2.patch", "src/a.c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "config").write_text("# Networks\nCONFIG_NET=y\n")
-    (tmp_path / "patches/1.patch").write_text("From: us\n\nWhy\n--- a/x.c\n+++ b/x.c\n@@ -1 +1 @@\n-a\n+b\n")
+    mail = "From: us\n\nWhy\n---\n x.c | 2 +-\n\n--- a/x.c\n+++ b/x.c\n@@ -1 +1 @@\n-a\n+b\n"
+    (tmp_path / "patches/group/1.patch").write_text(mail)
+    (tmp_path / "patches/group/2.patch").write_text(mail.replace("x.c", "y.c"))
+    (tmp_path / "series").write_text("# Order\ngroup/1.patch\ngroup/2.patch\n")
     (tmp_path / "src/a.c").write_text('int a; /* a\n comment */ char *b = "// none";\n')
     before = kernel._acting_hash(tmp_path)
     for name, old, new in (
         ("config", "Networks", "TCP"),
-        ("patches/1.patch", "Why", "Because"),
+        ("patches/group/1.patch", "Why", "Because"),
+        ("series", "Order", "In turn"),
         ("src/a.c", "a\n", "b"),
     ):
         edited(tmp_path, name, replaced(old, new))
         assert kernel._acting_hash(tmp_path) == before
     for name, old, new in (
         ("config", "=y", "=n"),
-        ("patches/1.patch", "+b\n", "+c\n"),
+        ("patches/group/1.patch", "+b\n", "+c\n"),
+        ("series", "1.patch\ngroup/2.patch", "2.patch\ngroup/1.patch"),
         ("src/a.c", "// none", "// one"),
     ):
         edited(tmp_path, name, replaced(old, new))

@@ -109,6 +109,7 @@ def kernel_dir(tmp_path: Path, config: str = "CONFIG_MODULES=y\n") -> Path:
     for name in ("cc", "precompiled.h"):
         (place / "build" / name).touch()
     (place / "config").write_text(config)
+    (place / "series").touch()
     return place
 
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 /*
- * System calls of a function that does nothing else, which the guest's kernel replaces (kernel/src/direct_calls.c): the
- * registers after each call, calls that are made again after a signal, steps of one instruction. Prints what is wrong; exit
- * code 0 if nothing is.
+ * System calls of a function that does nothing else, which the guest's kernel replaces
+ * (kernel/src/speed/direct_calls.c): the registers after each call, calls that are made again after a signal, steps of
+ * one instruction. Prints what is wrong; exit code 0 if nothing is.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 /*
- * Memory after forks, which the guest's kernel copies in part and shares in part (kernel/patches/0029): what a process writes
- * is its own, whoever writes first, and children of children see what their parents had. Prints what is wrong; exit code 0 if
- * nothing is.
+ * Memory after forks, which the guest's kernel copies in part and shares in part
+ * (kernel/patches/speed/fork-copies.patch): what a process writes is its own, whoever writes first, and children of
+ * children see what their parents had. Prints what is wrong; exit code 0 if nothing is.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openbach_run import prose
+from openbach_run.engine.virtual import series
 from openbach_run.engine.virtual.cache import content_hash, kept
 from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, run
 from openbach_run.engine.virtual.lock import (
@@ -176,13 +177,16 @@ def _build(place: Path, packages: PackageSet, kernel_dir: Path, progress: Progre
 
 
 def _inputs(kernel_dir: Path) -> list[Path]:
-    return [kernel_dir / "config", *kernel_dir.glob("patches/*.patch"), *kernel_dir.glob("src/*.[chS]")]
+    series_file = kernel_dir / series.FILE
+    return [kernel_dir / "config", series_file, *series.patches(kernel_dir), *series.sources(kernel_dir)]
 
 
 def _acting_hash(kernel_dir: Path) -> str:
-    """Of what is built, without the words for people."""
+    """Hash of what is built, without the words for people; of kernel/series, the order of the patches."""
     digest = hashlib.sha256()
-    for file in sorted(_inputs(kernel_dir)):
+    for file in _inputs(kernel_dir):
+        if file.name == series.FILE:
+            continue
         digest.update(f"{file.relative_to(kernel_dir)} {hashlib.sha256(acting(file)).hexdigest()}\n".encode())
     return digest.hexdigest()[:16]
 
@@ -212,9 +216,9 @@ def _without(patterns: Iterable[str]) -> list[str]:
 
 
 def _patch(source: Path, kernel_dir: Path) -> None:
-    for patch in sorted(kernel_dir.glob("patches/*.patch")):
-        run(["patch", "-d", str(source), "-p1", "--forward", "-i", str(patch.resolve())], f"applying {patch.name}")
-    for file in kernel_dir.glob("src/*.[chS]"):
+    for patch in series.patches(kernel_dir):
+        series.apply(patch, source)
+    for file in series.sources(kernel_dir):
         shutil.copy2(file, source / DRIVERS)
 
 
