@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import kernel_rebase
+import pytest
 from kernel_rebase import must
 
 LINES = [f"int line_{number};\n" for number in range(12)]
