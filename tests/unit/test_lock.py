@@ -122,6 +122,15 @@ def test_a_machine_without_a_mirror_has_the_archive(
     assert missing.startswith(f"{nebula.package.identity} (no mirror here, the archive: 404")
 
 
+def test_a_reason_is_told_behind_a_redirection_too(
+    mirror: PackageServer, archive: PackageServer, tmp_path: Path
+) -> None:
+    tinc = locked("tinc")
+    mirror.moved = {on_mirror(tinc): f"{mirror.uri}/elsewhere{on_mirror(tinc)}"}
+    (missing,) = obtained(tmp_path, tinc)
+    assert "the mirror: 404  Not Found" in missing
+
+
 def test_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(debian.MIRROR_VARIABLE, "http://127.0.0.1:1/debian")
     monkeypatch.setenv(debian.ARCHIVE_VARIABLE, "http://127.0.0.1:1")

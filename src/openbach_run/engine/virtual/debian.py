@@ -165,16 +165,25 @@ def download(files: Sequence[Download], progress: Progress, what: str) -> dict[P
                 running.terminate()
                 raise
         said.seek(0)
-        reasons = dict(FAILED.findall(said.read()))
+        reasons = _by_name(FAILED.findall(said.read()))
     # A file that apt has found wrong is renamed, so what is there under its name is right or a part.
     return {
-        one.target: reasons.get(one.uri, "it did not come").strip()
+        one.target: reasons.get(_name_of(one.uri), "it did not come").strip()
         for one in files
         if _size_bytes(one.target) != one.size_bytes or sha256_of(one.target) != one.sha256
     }
 
 
 FAILED = re.compile(r"^E: Failed to fetch (\S+)  (.*)$", re.MULTILINE)
+
+
+def _by_name(failed: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The reasons of failures by the file's name: apt tells the URI after redirections."""
+    return {_name_of(uri): reason for uri, reason in failed}
+
+
+def _name_of(uri: str) -> str:
+    return unquote(uri.rpartition("/")[2])
 
 
 def _has_ended(process: subprocess.Popen[str]) -> bool:
