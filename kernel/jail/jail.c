@@ -19,7 +19,8 @@
  * In all of them: no capabilities, no new privileges, no more descriptors than
  * 0 to 2 and the three directories, and a list of the system calls that User Mode
  * Linux makes. There is no socket, ptrace, mount, exec of a path, io_uring or BPF
- * in it, and no call that changes a file's attributes by path.
+ * in it, and no call that changes a file's attributes by path, its owner, or its
+ * mode to one that would run with its owner's rights.
  *
  * The kernel is told its places: hostfs_ro=, hostfs_rw= (its own limit on hostfs,
  * see patches/), rootflags=, RUN_DIR=, CODE_DIR=. None of the host's paths is on
@@ -96,6 +97,20 @@ static int must(long result, const char *what)
 #define DENY		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
 /* not KILL: the stub's own filter traps the guest's system calls, and has to win */
 
+/* Neither a device (every device's type has this bit) nor a program that runs with its owner's rights. */
+#define HARMFUL_MODES	(S_ISUID | S_ISGID | S_IFCHR)
+#define HARMLESS_MODE(n) \
+	ARGUMENT(n), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, HARMFUL_MODES, 0, 1), DENY, ALLOW
+
+static const struct sock_filter second_is_mode[] = { HARMLESS_MODE(1) };
+static const struct sock_filter third_is_mode[] = { HARMLESS_MODE(2) };
+static const struct sock_filter fourth_is_mode[] = { HARMLESS_MODE(3) };
+
+/* A whiteout is a device, too. */
+static const struct sock_filter no_whiteout[] = {
+	ARGUMENT(4), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, RENAME_WHITEOUT, 0, 1), DENY, ALLOW,
+};
+
 #define NAMESPACE_FLAGS	(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | \
 			 CLONE_NEWUTS | CLONE_NEWCGROUP)
 
@@ -131,12 +146,13 @@ struct call {
 static struct call calls[] = {
 	/* files: which ones, is Landlock's and the mount namespace's */
 	CALL(read), CALL(write), CALL(readv), CALL(writev), CALL(vmsplice), CALL(pread64), CALL(pwrite64), CALL(lseek),
-	CALL(open), CALL(openat), CALL(close), CALL(dup), CALL(dup2), CALL(dup3), CALL(fcntl),
+	CHECKED(open, third_is_mode), CHECKED(openat, fourth_is_mode), CALL(close), CALL(dup), CALL(dup2), CALL(dup3), CALL(fcntl),
 	CALL(stat), CALL(lstat), CALL(fstat), CALL(newfstatat), CALL(statx), CALL(statfs), CALL(fstatfs),
 	CALL(access), CALL(faccessat), CALL(faccessat2), CALL(readlink), CALL(readlinkat), CALL(getdents64),
 	CALL(mkdir), CALL(mkdirat), CALL(rmdir), CALL(unlink), CALL(unlinkat), CALL(rename), CALL(renameat),
-	CALL(renameat2), CALL(link), CALL(linkat), CALL(symlink), CALL(symlinkat), CALL(mknod), CALL(mknodat),
-	CALL(ftruncate), CALL(fchmod), CALL(fchown), CALL(fsync), CALL(fdatasync), CALL(umask),
+	CHECKED(renameat2, no_whiteout), CALL(link), CALL(linkat), CALL(symlink), CALL(symlinkat),
+	CHECKED(mknod, second_is_mode), CHECKED(mknodat, third_is_mode), CALL(ftruncate),
+	CHECKED(fchmod, second_is_mode), CALL(fsync), CALL(fdatasync), CALL(umask),
 	CHECKED(utimensat, no_path),
 	/* memory */
 	CALL(mmap), CALL(munmap), CALL(mremap), CALL(mprotect), CALL(madvise), CALL(brk), CALL(memfd_create),

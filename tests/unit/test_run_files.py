@@ -235,6 +235,25 @@ def test_limits_hold_for_every_kind_of_file(run_dir: Path, fill: Callable[[Path]
     assert list(run_dir.iterdir()) == []
 
 
+def test_modes_that_a_guest_gave_do_not_stay(run_dir: Path, tmp_path: Path) -> None:
+    """Neither one that runs with its owner's rights, nor one that keeps its owner out, nor a way in for others."""
+    (host := tmp_path / "host").touch(0o644)
+    (run_dir / "link").symlink_to(host)
+    (run_dir / "jobs/closed").mkdir(parents=True)
+    (set_id := run_dir / "jobs/closed/set-id").touch()
+    for place, mode in {set_id: 0o6777, set_id.parent: 0, run_dir / "jobs": 0o777, run_dir: 0o500}.items():
+        place.chmod(mode)
+    run_files.restrict(run_dir)
+    modes = {place.name: place.lstat().st_mode & 0o7777 for place in (run_dir, *run_dir.rglob("*"), host)}
+    assert modes == {run_dir.name: 0o700, "jobs": 0o700, "closed": 0o700, "set-id": 0o600, "link": 0o777, "host": 0o644}
+
+
+def test_no_other_user_reaches_what_a_run_leaves(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.opened():
+        assert store.begin("run").stat().st_mode & 0o7777 == 0o700
+
+
 def test_a_tree_deeper_than_any_path_is_removed(run_dir: Path) -> None:
     deep(run_dir, 6000)
     run_files.remove(run_dir)

@@ -179,10 +179,10 @@ class Store:
         return [record for place in places if (record := self._read(place)) is not None]
 
     def begin(self, run_id: str) -> Path:
-        """A new directory for a run that starts."""
+        """A new directory for a run that starts. No other user reaches what its guest leaves there."""
         unfinished = self.runs / f"{run_id}.unfinished"
         run_files.remove(unfinished)
-        unfinished.mkdir()
+        unfinished.mkdir(0o700)
         return unfinished
 
     def keep(self, unfinished: Path, record: Record) -> Path:
