@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * jail MODE CPU GUEST CODE RUN KERNEL [ARGUMENT]...
+ * jail MODE --build OUT [--network] [READABLE]... -- COMMAND [ARGUMENT]...
  *
  * Starts the guest's kernel, pinned to a CPU, where nothing of the host can be
  * reached but three directories: GUEST and CODE (read-only) and RUN. The guest's
@@ -25,6 +26,14 @@
  * The kernel is told its places: hostfs_ro=, hostfs_rw= (its own limit on hostfs,
  * see patches/), rootflags=, RUN_DIR=, CODE_DIR=. None of the host's paths is on
  * its command line.
+ *
+ * The process that is started stays outside as the keeper. When the kernel's process
+ * has ended, or at SIGTERM, or when its own parent has ended, it ends all that have
+ * come of it and waits for them: when it is gone, no process of the guest is left.
+ *
+ * A build (of a program of somebody else's job, say) reads the system's programs and
+ * what is READABLE, writes to OUT and has no network, or no sockets but those of the
+ * Internet with --network. It may make all system calls but those that reach further.
  *
  * As KERNEL, the jail itself with the argument --inside ends with 0: that shows
  * whether a mode works on this host. When a mode does not, exit code 125.
@@ -95,6 +104,7 @@ static int must(long result, const char *what)
 	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[n]) + 4)
 #define ALLOW		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define DENY		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+#define X32_CALLS	0x40000000
 /* not KILL: the stub's own filter traps the guest's system calls, and has to win */
 
 /* Neither a device (every device's type has this bit) nor a program that runs with its owner's rights. */
@@ -133,6 +143,8 @@ static const struct sock_filter no_path[] = {
 	ARGUMENT(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
 	ARGUMENT_HIGH(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1), ALLOW, DENY,
 };
+
+static const struct sock_filter never[] = { DENY };
 
 struct call {
 	int number;
@@ -176,6 +188,19 @@ static struct call calls[] = {
 	CALL(getrandom), CALL(uname),
 };
 
+/*
+ * With Landlock alone, which does not look at attributes: what can be read could be given another mode by its
+ * owner, the guest tree as well.
+ */
+static void keep_attributes(struct call *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (list[i].number == SYS_fchmod || list[i].number == SYS_utimensat) {
+			list[i].check = never;
+			list[i].length = ARRAY_SIZE(never);
+		}
+}
+
 static int by_number(const void *one, const void *other)
 {
 	return ((const struct call *)one)->number - ((const struct call *)other)->number;
@@ -191,7 +216,7 @@ static void put(struct sock_filter instruction)
 
 /* A binary tree: seven comparisons find a number. Only numbers are looked at, so that the host's
  * kernel knows beforehand what is always allowed and does not run the filter for it. */
-static void put_tree(const struct call *first, size_t count)
+static void put_tree(const struct call *first, size_t count, struct sock_filter found, struct sock_filter other)
 {
 	unsigned int jump;
 
@@ -199,20 +224,20 @@ static void put_tree(const struct call *first, size_t count)
 		put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, first[count / 2].number, 0, 1));
 		jump = filter_length;
 		put((struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0));
-		put_tree(first, count / 2);
+		put_tree(first, count / 2, found, other);
 		filter[jump].k = filter_length - jump - 1;
-		put_tree(first + count / 2, count - count / 2);
+		put_tree(first + count / 2, count - count / 2, found, other);
 		return;
 	}
 	put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first->number, 1, 0));
-	put((struct sock_filter)DENY);
+	put(other);
 	if (!first->check)
-		put((struct sock_filter)ALLOW);
+		put(found);
 	for (size_t i = 0; i < first->length; i++)
 		put(first->check[i]);
 }
 
-static void allow_calls(void)
+static void filter_calls(struct call *list, size_t count, struct sock_filter found, struct sock_filter other)
 {
 	struct sock_fprog program = { .filter = filter };
 	long flags = SECCOMP_FILTER_FLAG_SPEC_ALLOW; /* else kernels before 5.16 slow the process down */
@@ -221,8 +246,10 @@ static void allow_calls(void)
 	put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0));
 	put((struct sock_filter)DENY);
 	put((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
-	qsort(calls, ARRAY_SIZE(calls), sizeof(calls[0]), by_number);
-	put_tree(calls, ARRAY_SIZE(calls)); /* x32's numbers are none of them */
+	put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_CALLS, 0, 1));
+	put((struct sock_filter)DENY);
+	qsort(list, count, sizeof(list[0]), by_number);
+	put_tree(list, count, found, other);
 	program.len = filter_length;
 	must(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program), "seccomp");
 }
@@ -233,6 +260,7 @@ static void allow_calls(void)
 #define FS_IOCTL_DEV	(1ULL << 15)
 #define NET_TCP		3ULL /* bind, connect */
 #define SCOPED		3ULL /* abstract unix sockets, signals */
+#define SCOPE_SIGNALS	2ULL
 #define VERSION_SCOPED	6
 
 #define READ	(LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
@@ -240,6 +268,7 @@ static void allow_calls(void)
 		 LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK | \
 		 LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_REFER | FS_TRUNCATE)
 #define DEVICES	(LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | FS_IOCTL_DEV)
+#define EVERYTHING	(READ | CHANGE | DEVICES | LANDLOCK_ACCESS_FS_EXECUTE)
 
 struct ruleset {
 	__u64 fs, net, scoped;
@@ -257,27 +286,50 @@ static void landlock_allow(int ruleset, int fd, __u64 access)
 	must(syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0), "Landlock rule");
 }
 
-static void landlock(int version, const int places[PLACES], int kernel)
+/* A set of rules that handles what this host's version knows of `rules`. */
+static int landlock_ruleset(int version, struct ruleset rules)
 {
-	__u64 known = READ | CHANGE | DEVICES | LANDLOCK_ACCESS_FS_EXECUTE;
 	size_t size = version >= VERSION_SCOPED ? sizeof(struct ruleset) : version >= 4 ? 16 : 8;
-	struct ruleset rules;
-	int fd;
 
 	if (version < 2)
-		known &= ~LANDLOCK_ACCESS_FS_REFER;
+		rules.fs &= ~LANDLOCK_ACCESS_FS_REFER;
 	if (version < 3)
-		known &= ~FS_TRUNCATE;
+		rules.fs &= ~FS_TRUNCATE;
 	if (version < 5)
-		known &= ~FS_IOCTL_DEV;
-	rules = (struct ruleset){ known, NET_TCP, SCOPED };
-	fd = must(syscall(SYS_landlock_create_ruleset, &rules, size, 0), "Landlock");
+		rules.fs &= ~FS_IOCTL_DEV;
+	return must(syscall(SYS_landlock_create_ruleset, &rules, size, 0), "Landlock");
+}
+
+static void landlock_restrict(int ruleset)
+{
+	must(syscall(SYS_landlock_restrict_self, ruleset, 0), "Landlock");
+	close(ruleset);
+}
+
+static __u64 change(int version)
+{
+	return CHANGE & ~(version < 2 ? LANDLOCK_ACCESS_FS_REFER : 0) & ~(version < 3 ? FS_TRUNCATE : 0);
+}
+
+static void landlock(int version, const int places[PLACES], int kernel)
+{
+	int fd = landlock_ruleset(version, (struct ruleset){ EVERYTHING, NET_TCP, SCOPED });
+
 	landlock_allow(fd, places[GUEST], READ);
 	landlock_allow(fd, places[CODE], READ);
-	landlock_allow(fd, places[RUN], (READ | CHANGE) & known);
+	landlock_allow(fd, places[RUN], READ | change(version));
 	landlock_allow(fd, kernel, LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE);
-	must(syscall(SYS_landlock_restrict_self, fd, 0), "Landlock");
-	close(fd);
+	landlock_restrict(fd);
+}
+
+/* The keeper's: its signals reach those that come of it, and no one else. */
+static void keep_signals_in(int version)
+{
+	landlock_restrict(landlock_ruleset(version, (struct ruleset){ 0, 0, SCOPE_SIGNALS }));
+	if (getppid() > 0 && kill(getppid(), 0) == 0) {
+		fputs("jail: this host's Landlock lets signals out\n", stderr);
+		exit(EXIT_NO_JAIL);
+	}
 }
 
 /* Namespaces */
@@ -356,48 +408,100 @@ static void drop_privileges(void)
 	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
 }
 
-/* Ends as the child does. */
-__attribute__((noreturn)) static void end_as(pid_t child, bool process_1)
+/* Ends as `child` did. */
+__attribute__((noreturn)) static void end_as(int status, bool process_1)
 {
-	int status, code;
+	int code = WIFSIGNALED(status) ? SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
 
-	for (int fd = 0; fd <= LAST_KEPT_FD; fd++)
-		close(fd);
-	while (waitpid(child, &status, 0) != child)
-		;
-	code = WIFSIGNALED(status) ? SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
 	if (!process_1 && code > SIGNALLED) {
+		sigset_t none;
+
+		sigemptyset(&none);
 		signal(code - SIGNALLED, SIG_DFL);
 		raise(code - SIGNALLED);
+		sigprocmask(SIG_SETMASK, &none, NULL);
 	}
 	_exit(code);
 }
 
-/*
- * Goes on as process 2 of the PID namespace. Process 1, to which no signal of its own namespace does anything,
- * waits for it; with it all others end. It ends with the process outside, which is the one that is known there.
- */
-static void enter_processes(void)
+static void close_standard(void)
 {
+	for (int fd = 0; fd <= LAST_KEPT_FD; fd++)
+		close(fd);
+}
+
+/* Process 1 of the namespace, to which no signal of its own namespace does anything: all others end with it. */
+__attribute__((noreturn)) static void be_process_1(pid_t child)
+{
+	int status;
+
+	close_standard();
+	while (waitpid(child, &status, 0) != child)
+		;
+	end_as(status, true);
+}
+
+/*
+ * Waits for the child, or for SIGTERM, which comes also when the parent has ended. With `mode` LANDLOCK the
+ * signal to "all" reaches, at once, all that have come of the child, and keep_signals_in() keeps it from others:
+ * none can fork, or leave its parents, faster.
+ */
+__attribute__((noreturn)) static void keep(pid_t child, enum mode mode, const sigset_t *wakes)
+{
+	bool ended = false;
+	int status, last;
+	pid_t pid;
+
+	close_standard();
+	while (!ended) {
+		if (sigwaitinfo(wakes, NULL) == SIGTERM)
+			kill(child, SIGKILL);
+		while (!ended && (pid = waitpid(-1, &status, WNOHANG)) > 0)
+			ended = pid == child;
+	}
+	if (mode == LANDLOCK)
+		do
+			kill(-1, SIGKILL);
+		while (waitpid(-1, &last, 0) > 0);
+	end_as(status, false);
+}
+
+/*
+ * Goes on as the child of the keeper, which is the process that is known outside; in a PID namespace as its
+ * process 1. It ends with the keeper.
+ */
+static void enter_child(enum mode mode, int version)
+{
+	sigset_t wakes, before;
 	int alive[2];
 	char byte;
 	pid_t child;
 
+	signal(SIGCHLD, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	sigemptyset(&wakes);
+	sigaddset(&wakes, SIGCHLD);
+	sigaddset(&wakes, SIGTERM);
+	must(sigprocmask(SIG_BLOCK, &wakes, &before), "sigprocmask");
+	if (mode == LANDLOCK) {
+		drop_privileges();
+		keep_signals_in(version);
+		must(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper");
+	}
 	must(pipe2(alive, O_CLOEXEC | O_NONBLOCK), "pipe");
 	child = must(fork(), "fork");
 	if (child) {
 		close(alive[0]);
-		end_as(child, false);
+		keep(child, mode, &wakes);
 	}
 	close(alive[1]);
 	must(prctl(PR_SET_PDEATHSIG, SIGKILL), "pdeathsig");
 	if (read(alive[0], &byte, 1) == 0)
-		_exit(EXIT_NO_JAIL); /* the process outside was killed before that held */
+		_exit(EXIT_NO_JAIL); /* the keeper was killed before that held */
 	close(alive[0]);
-	drop_privileges();
-	child = must(fork(), "fork");
-	if (child)
-		end_as(child, true);
+	sigdelset(&before, SIGCHLD);
+	sigdelset(&before, SIGTERM);
+	must(sigprocmask(SIG_SETMASK, &before, NULL), "sigprocmask");
 }
 
 /* What this process was started with, but for the standard descriptors. */
@@ -460,11 +564,21 @@ static enum mode mode_called(const char *name)
 	return mode;
 }
 
+static void need_landlock(enum mode mode, int version)
+{
+	if (mode != LANDLOCK || version >= VERSION_SCOPED)
+		return;
+	fprintf(stderr, "jail: this host's Landlock has version %d; %d is needed, before it signals reach any process\n",
+		version < 0 ? 0 : version, VERSION_SCOPED);
+	exit(EXIT_NO_JAIL);
+}
+
 int main(int argc, char **argv)
 {
 	int places[PLACES], version = landlock_version(), kernel;
 	char *const environment[] = { "HOME=/", NULL }; /* where its text ends, the kernel takes it, its stack does */
 	enum mode mode;
+	pid_t child;
 
 	if (argc > 1 && strcmp(argv[0], "linux") == 0 && strcmp(argv[argc - 1], "--inside") == 0)
 		return 0;
@@ -472,7 +586,7 @@ int main(int argc, char **argv)
 		fputs("usage: jail namespaces|landlock|none CPU GUEST CODE RUN KERNEL [ARGUMENT]...\n", stderr);
 		return 2;
 	}
-	must(prctl(PR_SET_PDEATHSIG, SIGKILL), "pdeathsig");
+	must(prctl(PR_SET_PDEATHSIG, SIGTERM), "pdeathsig");
 	setsid(); /* the terminal's Ctrl-C is not for the guest */
 	close_others();
 	must(open("/dev/null", O_RDWR), "/dev/null"); /* LAST_KEPT_FD: what the guest's console reads */
@@ -481,21 +595,21 @@ int main(int argc, char **argv)
 	if (mode == NAMESPACES) {
 		unshare_all();
 		enter_root((const char *const *)argv + 3, places);
-		enter_processes();
 	} else {
 		for (int i = 0; i < PLACES; i++)
 			places[i] = must(open(argv[3 + i], O_PATH | O_DIRECTORY), argv[3 + i]);
 	}
+	need_landlock(mode, version);
+	enter_child(mode, version);
 	drop_privileges();
-	if (mode == LANDLOCK && version < VERSION_SCOPED) {
-		fprintf(stderr, "jail: this host's Landlock has version %d; %d is needed, before it signals reach any process\n",
-			version < 0 ? 0 : version, VERSION_SCOPED);
-		return EXIT_NO_JAIL;
-	}
+	if (mode == NAMESPACES && (child = must(fork(), "fork")))
+		be_process_1(child);
 	if (mode != NONE && version > 0)
 		landlock(version, places, kernel);
 	argv = arguments(mode, places, argv + 7, argc - 7);
-	allow_calls();
+	if (mode == LANDLOCK)
+		keep_attributes(calls, ARRAY_SIZE(calls));
+	filter_calls(calls, ARRAY_SIZE(calls), (struct sock_filter)ALLOW, (struct sock_filter)DENY);
 	execveat(kernel, "", argv, environment, AT_EMPTY_PATH);
 	fail("starting the kernel");
 }

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shlex
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,8 +23,10 @@ from test_engine import FINISH, engine_with
 
 from openbach_run.engine.virtual.jail import HOW_TO_ALLOW, MODES, PARTIAL, UNJAILED, VARIABLE, Jail, ensure_jail
 from openbach_run.paths import cache_directory
+from openbach_run.results import run_files
 
 NOBODY = 65534
+LIMIT_S = 30
 CELL = ("vpn=none", "cc=cubic", "size=1k")
 OLD = "Linux 4.18"
 """The oldest host that a run is for: RHEL 8's."""
@@ -34,12 +39,15 @@ def launcher() -> Path:
     return ensure_jail(cache_directory(), REPOSITORY / "kernel", lambda text, part: None).launcher
 
 
+def built(name: str, place: Path) -> Path:
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-static"]
+    subprocess.run(["gcc", *flags, REPOSITORY / f"tests/guest/jail/{name}.c", "-o", place / name], check=True)
+    return place / name
+
+
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("evil") / "evil"
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-static"]
-    subprocess.run(["gcc", *flags, REPOSITORY / "tests/guest/jail/evil.c", "-o", program], check=True)
-    return program
+    return built("evil", tmp_path_factory.mktemp("evil"))
 
 
 @pytest.fixture
@@ -54,46 +62,98 @@ def listener() -> Iterator[str]:
             bound.recv(1)
 
 
-@pytest.mark.parametrize("unprivileged", [False, True], ids=["as this user", "unprivileged"])
-@pytest.mark.parametrize(("mode", "host_has"), [*((mode, "all") for mode in MODES), (MODES[0], OLD)])
-def test_nothing_gets_out_of_the_jail(
-    launcher: Path, evil: Path, listener: str, mode: str, host_has: str, unprivileged: bool
-) -> None:
-    if unprivileged and os.geteuid() != 0:
-        return  # the other one was that
-    host = Path("/tmp") / f"openbach-run-jail-{os.getpid()}"  # pytest's own directories are closed to others
-    try:
-        host.mkdir()
-        program = shutil.copy(evil, host)
-        copy = shutil.copy(launcher, host)
-        places = [host / f"{name} {AWKWARD}" for name in ("guest", "code", "run")]
-        for place in places:
+@dataclass
+class Host:
+    """Places of a guest that all users reach, and what stands before a command that runs as the user of the test."""
+
+    place: Path
+    user: list[str]
+
+    def own(self, *places: Path) -> None:
+        for place in places if self.user else ():
+            os.chown(place, NOBODY, NOBODY)
+
+    def places(self) -> list[Path]:
+        """The guest tree, the code and the directory of a run."""
+        made = [self.place / f"{name} {AWKWARD}" for name in ("guest", "code", "run")]
+        for place in made:
             place.mkdir()
             (place / "kept").write_text("kept\n")
-        secret = host / "secret"
-        secret.write_text("secret\n")
-        user = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"] if unprivileged else []
-        for place in [host, *places, secret, *(place / "kept" for place in places)] if unprivileged else []:
-            os.chown(place, NOBODY, NOBODY)
-        before = secret.stat()
-        cpu = min(os.sched_getaffinity(0))
-        guest, code, run = places
-        attempts = (str(secret), str(os.getpid()), listener)
-        command = Jail(Path(copy), mode).command(cpu, guest, code, run, Path(program), *attempts)
-        old = without(OLD) if host_has == OLD else []
-        done = subprocess.run(
-            [*old, *user, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
-        assert (done.stdout, done.stderr, done.returncode) == ("0 got through\n", "", 0)
-        assert secret.read_text() == "secret\n"
-        assert (before.st_mode, before.st_uid, before.st_mtime_ns) == (
-            secret.stat().st_mode, secret.stat().st_uid, secret.stat().st_mtime_ns,
-        )  # fmt: skip
-        assert {one.name for one in host.iterdir()} == {"evil", "jail", "secret", *(place.name for place in places)}
-        assert [(place / "kept").read_text() for place in places[:2]] == ["kept\n"] * 2
-        assert sorted(one.name for one in places[2].iterdir()) == ["allowed", "kept", "link"]
+            self.own(place, place / "kept")
+        return made
+
+
+@pytest.fixture(params=["as this user", "unprivileged"])
+def host(request: pytest.FixtureRequest) -> Iterator[Host]:
+    if request.param == "unprivileged" and os.geteuid() != 0:
+        pytest.skip("this user is unprivileged")
+    place = Path("/tmp") / f"openbach-run-jail-{os.getpid()}"  # pytest's own directories are closed to others
+    place.mkdir()
+    user = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+    made = Host(place, user if request.param == "unprivileged" else [])
+    made.own(place)
+    try:
+        yield made
     finally:
-        shutil.rmtree(host, ignore_errors=True)
+        run_files.remove(place)
+
+
+@pytest.mark.parametrize(("mode", "host_has"), [*((mode, "all") for mode in MODES), (MODES[0], OLD)])
+def test_nothing_gets_out_of_the_jail(
+    launcher: Path, evil: Path, listener: str, mode: str, host_has: str, host: Host
+) -> None:
+    program, copy = shutil.copy(evil, host.place), shutil.copy(launcher, host.place)
+    guest, code, run = places = host.places()
+    secret = host.place / "secret"
+    secret.write_text("secret\n")
+    host.own(secret)
+    watched = [secret, *places[:2], *(place / "kept" for place in places[:2])]
+    before = [one.stat() for one in watched]
+    cpu = min(os.sched_getaffinity(0))
+    attempts = (str(secret), str(os.getpid()), listener)
+    command = Jail(Path(copy), mode).command(cpu, guest, code, run, Path(program), *attempts)
+    old = without(OLD) if host_has == OLD else []
+    done = subprocess.run(
+        [*old, *host.user, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("0 got through\n", "", 0)
+    assert secret.read_text() == "secret\n"
+    for one, was in zip(watched, before, strict=True):
+        now = one.stat()
+        assert (now.st_mode, now.st_uid, now.st_mtime_ns) == (was.st_mode, was.st_uid, was.st_mtime_ns)
+    assert {one.name for one in host.place.iterdir()} == {"evil", "jail", "secret", *(place.name for place in places)}
+    assert [(place / "kept").read_text() for place in places[:2]] == ["kept\n"] * 2
+    assert sorted(one.name for one in run.iterdir()) == ["allowed", "kept", "link"]
+
+
+@pytest.fixture(scope="module")
+def outlives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("outlives", tmp_path_factory.mktemp("outlives"))
+
+
+@pytest.mark.parametrize("end", ["of the kernel", "by the command", "of the command"])
+@pytest.mark.parametrize("mode", MODES)
+def test_no_process_outlives_a_guest(launcher: Path, outlives: Path, host: Host, mode: str, end: str) -> None:
+    """Once the jail has ended no process has its standard output."""
+    program, copy = shutil.copy(outlives, host.place), shutil.copy(launcher, host.place)
+    how = "ends" if end == "of the kernel" else "stays"
+    jail = Jail(Path(copy), mode).command(min(os.sched_getaffinity(0)), *host.places(), Path(program), how)
+    between = "import signal, subprocess, sys; subprocess.Popen(sys.argv[1:]); signal.pause()"
+    command = [*host.user, *jail]
+    if end == "of the command":
+        command = [sys.executable, "-c", between, *command]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"ready\n"
+        if end == "by the command":
+            started.terminate()
+        if end == "of the command":
+            started.kill()
+        started.wait(LIMIT_S)
+        limit_s = LIMIT_S if end == "of the command" else 0.0
+        gone, _, _ = select.select([started.stdout], [], [], limit_s)
+        assert gone, f"{limit_s:g} s after the jail has ended a process of the guest is there"
+        assert started.stdout.read() == b""
 
 
 ATTEMPTS = """
@@ -152,8 +212,8 @@ ATTEMPTS = """
     write("/run/openbach/kept")
     attempt(os.chmod, "/run/openbach/kept", 0o4755)
     attempt(os.chmod, "/run/openbach/kept", 0o2755)
-    attempt(os.open, "/run/openbach/set-id", os.O_CREAT | os.O_WRONLY, 0o4755)
-    attempt(os.mknod, "/run/openbach/set-id", 0o104755)
+    os.close(os.open("/run/openbach/set-id", os.O_CREAT | os.O_WRONLY, 0o4755))
+    attempt(os.mknod, "/run/openbach/set-id-node", 0o104755)
     attempt(os.link, "/usr/bin/python3.13", "/run/openbach/python")
     attempt(os.open, "/dev/mem", os.O_RDONLY)
     attempt(os.open, "/proc/kcore", os.O_RDONLY)
@@ -174,6 +234,10 @@ def test_a_job_that_is_root_gets_nowhere(tmp_path: Path, monkeypatch: pytest.Mon
     outcome = engine.run({"seed": 1}, record, 0, lambda event: None)
     assert outcome.error is None
     assert json.loads((record / "through").read_text()) == []
+    modes = {one.name: one.lstat().st_mode for one in (record, *record.iterdir())}
+    harmful = stat.S_ISUID | stat.S_ISGID | stat.S_IFCHR
+    assert [name for name, mode in modes.items() if not stat.S_ISLNK(mode) and mode & harmful] == []
+    assert stat.S_IMODE(modes[record.name]) == 0o700
 
 
 LOAD_A_MODULE = """
