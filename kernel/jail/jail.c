@@ -42,6 +42,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
@@ -55,6 +56,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
@@ -105,6 +107,7 @@ static int must(long result, const char *what)
 #define ALLOW		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define DENY		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
 #define X32_CALLS	0x40000000
+#define SYS_FCHMODAT2	452
 /* not KILL: the stub's own filter traps the guest's system calls, and has to win */
 
 /* Neither a device (every device's type has this bit) nor a program that runs with its owner's rights. */
@@ -145,6 +148,7 @@ static const struct sock_filter no_path[] = {
 };
 
 static const struct sock_filter never[] = { DENY };
+static const struct sock_filter always[] = { ALLOW };
 
 struct call {
 	int number;
@@ -189,15 +193,57 @@ static struct call calls[] = {
 };
 
 /*
- * With Landlock alone, which does not look at attributes: what can be read could be given another mode by its
- * owner, the guest tree as well.
+ * A build may make all calls but those that reach processes, mounts or keys of others, or change the machine.
  */
-static void keep_attributes(struct call *list, size_t count)
+static const struct sock_filter not_there[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS) };
+static const struct sock_filter done_already[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO) };
+
+static const struct sock_filter internet[] = { /* netlink is for the resolver */
+	ARGUMENT(0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 2, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 1, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 1), ALLOW, DENY,
+};
+
+static const struct sock_filter no_input[] = {
+	ARGUMENT(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 1, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCLINUX, 0, 1), DENY, ALLOW,
+};
+
+static struct call refused[] = {
+	CHECKED(socketpair, unix_streams), CHECKED(ioctl, no_input), CHECKED(clone, no_namespaces),
+	CHECKED(clone3, not_there), CALL(unshare), CALL(setns), CALL(ptrace), CALL(process_vm_readv),
+	CALL(process_vm_writev), CALL(kcmp), CALL(pidfd_open), CALL(pidfd_getfd), CHECKED(prlimit64, own_process),
+	CALL(setpriority), CALL(ioprio_set), CALL(sched_setscheduler), CALL(sched_setparam), CALL(sched_setattr),
+	CALL(sched_setaffinity), CALL(migrate_pages), CALL(move_pages), CALL(keyctl), CALL(add_key),
+	CALL(request_key), CALL(bpf), CALL(perf_event_open), CALL(userfaultfd), CALL(io_uring_setup),
+	CALL(io_uring_enter), CALL(io_uring_register), CALL(mount), CALL(umount2), CALL(pivot_root), CALL(chroot),
+	CALL(fsopen), CALL(fspick), CALL(fsconfig), CALL(fsmount), CALL(move_mount), CALL(open_tree),
+	CALL(mount_setattr), CALL(swapon), CALL(swapoff), CALL(quotactl), CALL(acct), CALL(name_to_handle_at),
+	CALL(open_by_handle_at), CALL(fanotify_init), CALL(init_module), CALL(finit_module), CALL(delete_module),
+	CALL(kexec_load), CALL(kexec_file_load), CALL(reboot), CALL(syslog), CALL(settimeofday),
+	CALL(clock_settime), CALL(clock_adjtime), CALL(adjtimex), CALL(sethostname), CALL(setdomainname),
+	CALL(shmget), CALL(msgget), CALL(semget), CALL(mq_open), CALL(vhangup), CALL(iopl), CALL(ioperm),
+	CHECKED(open, third_is_mode), CHECKED(openat, fourth_is_mode), CHECKED(openat2, not_there),
+	CHECKED(creat, second_is_mode), CHECKED(mknod, second_is_mode), CHECKED(mknodat, third_is_mode),
+	CHECKED(renameat2, no_whiteout), CALL(socket),
+	CHECKED(chmod, second_is_mode), CHECKED(fchmod, second_is_mode), CHECKED(fchmodat, third_is_mode),
+	{ SYS_FCHMODAT2, not_there, ARRAY_SIZE(not_there) },
+	CALL(chown), CALL(fchown), CALL(lchown), CALL(fchownat),
+	CALL(setxattr), CALL(lsetxattr), CALL(fsetxattr), CALL(removexattr), CALL(lremovexattr), CALL(fremovexattr),
+	CALL(utime), CALL(utimes), CALL(futimesat), CALL(utimensat),
+};
+
+/* With Landlock alone, which does not look at them, what can be read could be changed by its owner: the guest tree. */
+static const int attributes[] = {
+	SYS_chmod, SYS_fchmod, SYS_fchmodat, SYS_utime, SYS_utimes, SYS_futimesat, SYS_utimensat,
+};
+
+static void check_call(struct call *list, size_t count, int number, const struct sock_filter *check, size_t length)
 {
 	for (size_t i = 0; i < count; i++)
-		if (list[i].number == SYS_fchmod || list[i].number == SYS_utimensat) {
-			list[i].check = never;
-			list[i].length = ARRAY_SIZE(never);
+		if (list[i].number == number) {
+			list[i].check = check;
+			list[i].length = length;
 		}
 }
 
@@ -348,13 +394,14 @@ static void write_map(const char *file, const char *format, ...)
 }
 
 /* With privileges of its own (root) a user namespace would only take them away: other users' directories. */
-static void unshare_all(void)
+static void unshare_all(int flags)
 {
 	uid_t uid = geteuid();
 	gid_t gid = getegid();
 
-	if (unshare(CLONE_NEWNS | CLONE_NEWPID) < 0) {
-		must(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID), "making namespaces");
+	flags |= CLONE_NEWNS | CLONE_NEWPID;
+	if (unshare(flags) < 0) {
+		must(unshare(flags | CLONE_NEWUSER), "making namespaces");
 		write_map("/proc/self/setgroups", "deny");
 		write_map("/proc/self/uid_map", "%u %u 1", uid, uid);
 		write_map("/proc/self/gid_map", "%u %u 1", gid, gid);
@@ -362,17 +409,31 @@ static void unshare_all(void)
 	must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), "making mounts private");
 }
 
-/* What is at `path` is at `place`, too, without the mounts below it. */
-static void mount_place(const char *path, const char *place, unsigned long flags)
+static void restrict_mount(const char *path, const char *place, unsigned long flags)
 {
 	struct statfs mounted; /* what it may not do stays so: ST_NODEV is MS_NODEV, … */
 
-	if (mount(path, place, NULL, MS_BIND, NULL) < 0)
-		fail("binding %s (an ordinary user can do it where no file system is mounted below it)", path);
 	must(statfs(place, &mounted), path);
 	flags |= mounted.f_flags & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC);
 	if (mount(NULL, place, NULL, MS_REMOUNT | MS_BIND | flags, NULL) < 0)
 		fail("restricting the mount of %s", path);
+}
+
+/* What is at `path` is at `place`, too, without the mounts below it. */
+static void mount_place(const char *path, const char *place, unsigned long flags)
+{
+	if (mount(path, place, NULL, MS_BIND, NULL) < 0)
+		fail("binding %s (an ordinary user can do it where no file system is mounted below it)", path);
+	restrict_mount(path, place, flags);
+}
+
+/* What is at /proc becomes the root. */
+static void go_to_root(void)
+{
+	must(chdir("/proc"), "chdir");
+	must(syscall(SYS_pivot_root, ".", "."), "pivot_root");
+	must(umount2(".", MNT_DETACH), "leaving the host's files");
+	must(chdir("/"), "chdir");
 }
 
 /* A root directory that has the three places and nothing else. By means that hosts had before Linux 5.12, too. */
@@ -390,10 +451,7 @@ static void enter_root(const char *const paths[PLACES], int places[PLACES])
 		places[i] = must(open(place[i], O_PATH | O_DIRECTORY | O_CLOEXEC), paths[i]);
 	}
 	must(mount(NULL, "/proc", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | empty, NULL), "the jail's root");
-	must(chdir("/proc"), "chdir");
-	must(syscall(SYS_pivot_root, ".", "."), "pivot_root");
-	must(umount2(".", MNT_DETACH), "leaving the host's files");
-	must(chdir("/"), "chdir");
+	go_to_root();
 }
 
 static void drop_privileges(void)
@@ -564,6 +622,163 @@ static enum mode mode_called(const char *name)
 	return mode;
 }
 
+/* Builds */
+
+/* Of the system, what compilers are and read. /bin and so on may be links to what is in /usr. */
+static const char *const system_places[] = {
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
+	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ssl", "/etc/pki",
+	"/etc/ca-certificates", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
+	"/etc/localtime",
+};
+static const char *const devices[] = { "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom" };
+
+struct job {
+	const char *out, *const *readable;
+	size_t readable_count;
+	bool network;
+	char **command;
+};
+
+/* The directories on the way to a place below the new root, and it. */
+static void make_place(char *place, bool is_directory)
+{
+	for (char *end = place + 1; (end = strchr(end, '/')); end++) {
+		*end = '\0';
+		if (mkdir(place, 0755) < 0 && errno != EEXIST)
+			fail("%s", place);
+		*end = '/';
+	}
+	if (is_directory ? mkdir(place, 0755) : mknod(place, S_IFREG | 0644, 0))
+		if (errno != EEXIST)
+			fail("%s", place);
+}
+
+/* What is at `path` is there below the new root, too; if there is nothing, nothing. */
+static void show(const char *path, unsigned long flags)
+{
+	struct mount_attr restricted = {
+		.attr_set = MOUNT_ATTR_NOSUID | (flags & MS_NODEV ? MOUNT_ATTR_NODEV : 0) |
+			    (flags & MS_RDONLY ? MOUNT_ATTR_RDONLY : 0),
+	};
+	char place[PATH_MAX], target[PATH_MAX];
+	struct stat status;
+	ssize_t length;
+
+	if (lstat(path, &status) < 0)
+		return;
+	if (snprintf(place, sizeof(place), "/proc%s", path) >= (int)sizeof(place)) {
+		errno = ENAMETOOLONG;
+		fail("%s", path);
+	}
+	if (S_ISLNK(status.st_mode) && strncmp(path, "/etc/", 5) != 0) {
+		length = must(readlink(path, target, sizeof(target) - 1), path);
+		target[length] = '\0';
+		make_place(place, true);
+		must(rmdir(place), place);
+		must(symlink(target, place), place);
+		return;
+	}
+	if (stat(path, &status) < 0)
+		return;
+	make_place(place, S_ISDIR(status.st_mode));
+	if (mount(path, place, NULL, MS_BIND, NULL) == 0) {
+		restrict_mount(path, place, flags);
+		return;
+	}
+	/* of an ordinary user it wants what is mounted below it, too, which only newer hosts restrict with it */
+	must(mount(path, place, NULL, MS_BIND | MS_REC, NULL), path);
+	must(syscall(SYS_mount_setattr, AT_FDCWD, place, AT_RECURSIVE, &restricted, sizeof(restricted)), path);
+}
+
+static void show_for_build(const struct job *job)
+{
+	const unsigned long harmless = MS_NOSUID | MS_NODEV;
+
+	must(mount("jail", "/proc", "tmpfs", harmless, "mode=0755"), "mounting the jail's root");
+	for (size_t i = 0; i < ARRAY_SIZE(system_places); i++)
+		show(system_places[i], harmless | MS_RDONLY);
+	for (size_t i = 0; i < ARRAY_SIZE(devices); i++)
+		show(devices[i], MS_NOSUID);
+	for (size_t i = 0; i < job->readable_count; i++)
+		show(job->readable[i], harmless | MS_RDONLY);
+	show(job->out, harmless);
+	must(mkdir("/proc/proc", 0555), "/proc");
+	mount("proc", "/proc/proc", "proc", harmless | MS_NOEXEC, NULL); /* not where a container hides parts of it */
+	must(mount(NULL, "/proc", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | harmless, NULL), "the jail's root");
+	go_to_root();
+}
+
+static void landlock_path(int ruleset, const char *path, __u64 access)
+{
+	struct stat status;
+	int fd = open(path, O_PATH | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	must(fstat(fd, &status), path);
+	if (!S_ISDIR(status.st_mode))
+		access &= LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_EXECUTE;
+	landlock_allow(ruleset, fd, access);
+	close(fd);
+}
+
+static void landlock_for_build(enum mode mode, int version, const struct job *job)
+{
+	const __u64 use = READ | LANDLOCK_ACCESS_FS_EXECUTE;
+	int fd = landlock_ruleset(version, (struct ruleset){ EVERYTHING, job->network ? 0 : NET_TCP, SCOPED });
+
+	for (size_t i = 0; i < ARRAY_SIZE(system_places); i++)
+		landlock_path(fd, system_places[i], use);
+	for (size_t i = 0; i < ARRAY_SIZE(devices); i++)
+		landlock_path(fd, devices[i], LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE);
+	for (size_t i = 0; i < job->readable_count; i++)
+		landlock_path(fd, job->readable[i], use);
+	landlock_path(fd, job->out, use | change(version));
+	if (mode == NAMESPACES)
+		landlock_path(fd, "/", READ); /* the jail's own */
+	landlock_restrict(fd);
+}
+
+/* That a mode cannot be changed is not told: compilers and make go on, and what they make has the mode it was made with. */
+static void filter_build(enum mode mode, bool network)
+{
+	if (network)
+		check_call(refused, ARRAY_SIZE(refused), SYS_socket, internet, ARRAY_SIZE(internet));
+	for (size_t i = 0; i < ARRAY_SIZE(attributes); i++)
+		if (mode == LANDLOCK)
+			check_call(refused, ARRAY_SIZE(refused), attributes[i], done_already, ARRAY_SIZE(done_already));
+		else if (attributes[i] != SYS_chmod && attributes[i] != SYS_fchmod && attributes[i] != SYS_fchmodat)
+			check_call(refused, ARRAY_SIZE(refused), attributes[i], always, ARRAY_SIZE(always));
+	filter_calls(refused, ARRAY_SIZE(refused), (struct sock_filter)DENY, (struct sock_filter)ALLOW);
+}
+
+__attribute__((noreturn)) static void build(enum mode mode, int version, const struct job *job)
+{
+	const int flags = CLONE_NEWIPC | (job->network ? 0 : CLONE_NEWNET);
+	struct rlimit no_core = { 0, 0 };
+	pid_t child;
+
+	must(setrlimit(RLIMIT_CORE, &no_core), "RLIMIT_CORE");
+	if (mode == NAMESPACES)
+		unshare_all(flags);
+	enter_child(mode, version);
+	if (mode == NAMESPACES) {
+		show_for_build(job);
+		if (chdir(job->out) < 0)
+			fail("%s", job->out);
+	}
+	drop_privileges();
+	if (mode == NAMESPACES && (child = must(fork(), "fork")))
+		be_process_1(child);
+	if (mode != NONE && version > 0)
+		landlock_for_build(mode, version, job);
+	if (mode != NONE)
+		filter_build(mode, job->network);
+	execvp(job->command[0], job->command);
+	fail("starting %s", job->command[0]);
+}
+
 static void need_landlock(enum mode mode, int version)
 {
 	if (mode != LANDLOCK || version >= VERSION_SCOPED)
@@ -571,6 +786,39 @@ static void need_landlock(enum mode mode, int version)
 	fprintf(stderr, "jail: this host's Landlock has version %d; %d is needed, before it signals reach any process\n",
 		version < 0 ? 0 : version, VERSION_SCOPED);
 	exit(EXIT_NO_JAIL);
+}
+
+static int usage(void)
+{
+	fputs("usage: jail namespaces|landlock|none CPU GUEST CODE RUN KERNEL [ARGUMENT]...\n"
+	      "       jail namespaces|landlock|none --build OUT [--network] [READABLE]... -- COMMAND [ARGUMENT]...\n", stderr);
+	return 2;
+}
+
+/* jail MODE --build OUT [--network] [READABLE]... -- COMMAND [ARGUMENT]... */
+static int prepare_build(char **argv)
+{
+	struct job job = { .out = argv[3], .readable = (const char *const *)argv + 4 };
+	enum mode mode = mode_called(argv[1]);
+	int version = landlock_version();
+	char **next = argv + 4;
+
+	if (*next && strcmp(*next, "--network") == 0) {
+		job.network = true;
+		job.readable++;
+		next++;
+	}
+	for (; *next && strcmp(*next, "--") != 0; next++)
+		job.readable_count++;
+	if (mode == MODES || !*next || !next[1])
+		return usage();
+	job.command = next + 1;
+	must(prctl(PR_SET_PDEATHSIG, SIGTERM), "pdeathsig");
+	setsid();
+	close_others();
+	must(open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null");
+	need_landlock(mode, version);
+	build(mode, version, &job);
 }
 
 int main(int argc, char **argv)
@@ -582,10 +830,10 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[0], "linux") == 0 && strcmp(argv[argc - 1], "--inside") == 0)
 		return 0;
-	if (argc < 7 || (mode = mode_called(argv[1])) == MODES) {
-		fputs("usage: jail namespaces|landlock|none CPU GUEST CODE RUN KERNEL [ARGUMENT]...\n", stderr);
-		return 2;
-	}
+	if (argc > 5 && strcmp(argv[2], "--build") == 0)
+		return prepare_build(argv);
+	if (argc < 7 || (mode = mode_called(argv[1])) == MODES)
+		return usage();
 	must(prctl(PR_SET_PDEATHSIG, SIGTERM), "pdeathsig");
 	setsid(); /* the terminal's Ctrl-C is not for the guest */
 	close_others();
@@ -593,7 +841,7 @@ int main(int argc, char **argv)
 	kernel = must(open(argv[6], O_RDONLY | O_CLOEXEC), argv[6]);
 	pin_and_limit(atoi(argv[2]));
 	if (mode == NAMESPACES) {
-		unshare_all();
+		unshare_all(0);
 		enter_root((const char *const *)argv + 3, places);
 	} else {
 		for (int i = 0; i < PLACES; i++)
@@ -607,8 +855,8 @@ int main(int argc, char **argv)
 	if (mode != NONE && version > 0)
 		landlock(version, places, kernel);
 	argv = arguments(mode, places, argv + 7, argc - 7);
-	if (mode == LANDLOCK)
-		keep_attributes(calls, ARRAY_SIZE(calls));
+	for (size_t i = 0; mode == LANDLOCK && i < ARRAY_SIZE(attributes); i++)
+		check_call(calls, ARRAY_SIZE(calls), attributes[i], never, ARRAY_SIZE(never));
 	filter_calls(calls, ARRAY_SIZE(calls), (struct sock_filter)ALLOW, (struct sock_filter)DENY);
 	execveat(kernel, "", argv, environment, AT_EMPTY_PATH);
 	fail("starting the kernel");

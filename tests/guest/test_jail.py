@@ -8,35 +8,22 @@ import os
 import select
 import shlex
 import shutil
-import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, command, records
+from conftest import AWKWARD, REPOSITORY, Host, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of
 from test_engine import FINISH, engine_with
 
-from openbach_run.engine.virtual.jail import HOW_TO_ALLOW, MODES, PARTIAL, UNJAILED, VARIABLE, Jail, ensure_jail
-from openbach_run.paths import cache_directory
-from openbach_run.results import run_files
+from openbach_run.engine.virtual.jail import HOW_TO_ALLOW, MODES, PARTIAL, UNJAILED, VARIABLE, Jail
 
-NOBODY = 65534
 LIMIT_S = 30
 CELL = ("vpn=none", "cc=cubic", "size=1k")
 OLD = "Linux 4.18"
 """The oldest host that a run is for: RHEL 8's."""
-AWKWARD = "a b'\"\n%é,"
-"""For names of directories."""
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Path:
-    return ensure_jail(cache_directory(), REPOSITORY / "kernel", lambda text, part: None).launcher
 
 
 def built(name: str, place: Path) -> Path:
@@ -48,54 +35,6 @@ def built(name: str, place: Path) -> Path:
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built("evil", tmp_path_factory.mktemp("evil"))
-
-
-@pytest.fixture
-def listener() -> Iterator[str]:
-    """The name of an abstract unix socket, of which a datagram would get out of most jails."""
-    name = f"openbach-run-test-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound:
-        bound.bind(f"\0{name}")
-        bound.setblocking(False)
-        yield name
-        with pytest.raises(BlockingIOError):
-            bound.recv(1)
-
-
-@dataclass
-class Host:
-    """Places of a guest that all users reach, and what stands before a command that runs as the user of the test."""
-
-    place: Path
-    user: list[str]
-
-    def own(self, *places: Path) -> None:
-        for place in places if self.user else ():
-            os.chown(place, NOBODY, NOBODY)
-
-    def places(self) -> list[Path]:
-        """The guest tree, the code and the directory of a run."""
-        made = [self.place / f"{name} {AWKWARD}" for name in ("guest", "code", "run")]
-        for place in made:
-            place.mkdir()
-            (place / "kept").write_text("kept\n")
-            self.own(place, place / "kept")
-        return made
-
-
-@pytest.fixture(params=["as this user", "unprivileged"])
-def host(request: pytest.FixtureRequest) -> Iterator[Host]:
-    if request.param == "unprivileged" and os.geteuid() != 0:
-        pytest.skip("this user is unprivileged")
-    place = Path("/tmp") / f"openbach-run-jail-{os.getpid()}"  # pytest's own directories are closed to others
-    place.mkdir()
-    user = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
-    made = Host(place, user if request.param == "unprivileged" else [])
-    made.own(place)
-    try:
-        yield made
-    finally:
-        run_files.remove(place)
 
 
 @pytest.mark.parametrize(("mode", "host_has"), [*((mode, "all") for mode in MODES), (MODES[0], OLD)])
@@ -137,7 +76,8 @@ def test_no_process_outlives_a_guest(launcher: Path, outlives: Path, host: Host,
     """Once the jail has ended no process has its standard output."""
     program, copy = shutil.copy(outlives, host.place), shutil.copy(launcher, host.place)
     how = "ends" if end == "of the kernel" else "stays"
-    jail = Jail(Path(copy), mode).command(min(os.sched_getaffinity(0)), *host.places(), Path(program), how)
+    guest, code, run = host.places()
+    jail = Jail(Path(copy), mode).command(min(os.sched_getaffinity(0)), guest, code, run, Path(program), how)
     between = "import signal, subprocess, sys; subprocess.Popen(sys.argv[1:]); signal.pause()"
     command = [*host.user, *jail]
     if end == "of the command":
@@ -213,7 +153,7 @@ ATTEMPTS = """
     attempt(os.chmod, "/run/openbach/kept", 0o4755)
     attempt(os.chmod, "/run/openbach/kept", 0o2755)
     os.close(os.open("/run/openbach/set-id", os.O_CREAT | os.O_WRONLY, 0o4755))
-    attempt(os.mknod, "/run/openbach/set-id-node", 0o104755)
+    os.mknod("/run/openbach/set-id-node", 0o104755)
     attempt(os.link, "/usr/bin/python3.13", "/run/openbach/python")
     attempt(os.open, "/dev/mem", os.O_RDONLY)
     attempt(os.open, "/proc/kcore", os.O_RDONLY)

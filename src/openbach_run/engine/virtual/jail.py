@@ -53,6 +53,11 @@ class Jail:
         that starts it. Descriptor 3 is /dev/null; 0 to 2 are passed on."""
         return [str(self.launcher), self.mode, str(cpu), *map(str, (root, code, run_dir, kernel)), *arguments]
 
+    def build(self, out: Path, readable: Sequence[Path], command: Sequence[str], *, network: bool) -> list[str]:
+        """Runs a command that reads the system's programs and what is `readable`, and writes to `out`."""
+        options = ["--build", str(out), *(["--network"] if network else []), *map(str, readable)]
+        return [str(self.launcher), self.mode, *options, "--", *command]
+
 
 def ensure_jail(cache: Path, kernel_dir: Path, progress: Progress) -> Jail:
     """The jail, built into `cache` if it is not there, in the best mode that this host has. Raises SetupError where it has
