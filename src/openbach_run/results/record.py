@@ -28,6 +28,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -108,6 +109,28 @@ class Record:
     @property
     def finished(self) -> bool:
         return self.status == FINISHED
+
+    @property
+    def repetition(self) -> list[str]:
+        """What repeats the run, behind `openbach-run`: its scenario, values and seed. Of its command nothing else is taken:
+        it may be somebody else's record, and an option could name a directory of code. Raises InputError."""
+        scenario = (self._command_words()[1:2] or ["-"])[0]
+        words = [scenario, *(f"{name}={value}" for name, value in self.arguments.items())]
+        if wrong := [word for word in words if word.startswith("-")]:
+            raise InputError(f"{self.run_id}: {wrong[0]!r} is no scenario and no value, in {self.command!r}")
+        return [*words, f"--seeds={self.seed},"]
+
+    @property
+    def options(self) -> list[str]:
+        """The names of further options in its command: runs may differ without them."""
+        words = self._command_words()
+        return sorted({word.partition("=")[0] for word in words if word.startswith("--")} - {"--seeds"})
+
+    def _command_words(self) -> list[str]:
+        try:
+            return shlex.split(self.command)
+        except (ValueError, AttributeError) as error:
+            raise InputError(f"{self.run_id}: its command {self.command!r} is none: {error}") from error
 
     @property
     def clock(self) -> str:

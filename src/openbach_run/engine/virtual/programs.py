@@ -167,7 +167,8 @@ def _from_registry(
             build = Build(jail(), out, [*builders, *sources_of(folder), *_toolchains()], registry=True)
             python = [str(Path(sys.executable).resolve()), "-SEB"]
             command = [*python, str(builder), str(folder), program, str(out)]
-            homes = {"CARGO_HOME": f"{out}/cargo", "GOPATH": f"{out}/go", "GOCACHE": f"{out}/go-cache"}
+            _link_rust(out / "rustup")
+            homes = {"RUSTUP_HOME": f"{out}/rustup", "CARGO_HOME": f"{out}/cargo", "GOPATH": f"{out}/go"}
             build.run(command, f"building {program} {recipe['version']}", progress, **homes)
             for name in (program, *recipe.get("also", ())):
                 build.take(name, place)
@@ -177,8 +178,7 @@ def _from_registry(
 
 def _toolchains() -> list[Path]:
     """What Python, Cargo and Go are in, where a user has them of his own: not his caches, settings and credentials."""
-    rust = Path(os.environ.get("RUSTUP_HOME") or Path("~/.rustup").expanduser())
-    found = [Path(sys.base_prefix), rust / "toolchains", rust / "settings.toml"]
+    found = [Path(sys.base_prefix), _rustup() / "toolchains"]
     if cargo := shutil.which("cargo"):
         found.append(Path(cargo).parent)
     if go := shutil.which("go"):
@@ -188,3 +188,15 @@ def _toolchains() -> list[Path]:
             *(Path(go).resolve().parent.parent / one for one in GO_ROOT),
         ]
     return [place for place in found if place.exists()]
+
+
+def _rustup() -> Path:
+    return Path(os.environ.get("RUSTUP_HOME") or Path("~/.rustup").expanduser())
+
+
+def _link_rust(place: Path) -> None:
+    """A home for rustup, which writes to it, with the user's toolchains."""
+    place.mkdir()
+    (place / "toolchains").symlink_to(_rustup() / "toolchains")
+    if (settings := _rustup() / "settings.toml").exists():
+        shutil.copyfile(settings, place / "settings.toml")
