@@ -36,9 +36,12 @@
  * Internet with --network. It may make all system calls but those that reach further.
  *
  * As KERNEL, the jail itself with the argument --inside ends with 0: that shows
- * whether a mode works on this host. When a mode does not, exit code 125.
+ * whether a mode works on this host. When a mode does not, exit code 125; when a guest has passed
+ * a limit (limits.c), 124, and standard error says which.
  */
 #define _GNU_SOURCE
+#include "limits.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -69,9 +72,11 @@
 #include <unistd.h>
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define EXIT_LIMIT	124
 #define EXIT_NO_JAIL	125
 #define SIGNALLED	128
 #define LAST_KEPT_FD	3
+#define LOOK_NS		250000000L
 
 enum { GUEST, CODE, RUN, PLACES };
 static const char *const names[PLACES] = { "guest", "code", "run" };
@@ -204,15 +209,23 @@ static const struct sock_filter internet[] = { /* netlink is for the resolver */
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 1), ALLOW, DENY,
 };
 
+static const struct sock_filter connected[] = { /* Rust tells by the latter that a program did not start */
+	ARGUMENT(0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 5),
+	ARGUMENT(1), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SOCK_STREAM, 1, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SOCK_SEQPACKET, 0, 1), ALLOW, DENY,
+};
+
 static const struct sock_filter no_input[] = {
 	ARGUMENT(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 1, 0),
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCLINUX, 0, 1), DENY, ALLOW,
 };
 
 static struct call refused[] = {
-	CHECKED(socketpair, unix_streams), CHECKED(ioctl, no_input), CHECKED(clone, no_namespaces),
+	CHECKED(socketpair, connected), CHECKED(ioctl, no_input), CHECKED(clone, no_namespaces),
 	CHECKED(clone3, not_there), CALL(unshare), CALL(setns), CALL(ptrace), CALL(process_vm_readv),
-	CALL(process_vm_writev), CALL(kcmp), CALL(pidfd_open), CALL(pidfd_getfd), CHECKED(prlimit64, own_process),
+	CALL(process_vm_writev), CALL(kcmp), CHECKED(pidfd_open, not_there),
+	CALL(pidfd_getfd), CHECKED(prlimit64, own_process),
 	CALL(setpriority), CALL(ioprio_set), CALL(sched_setscheduler), CALL(sched_setparam), CALL(sched_setattr),
 	CALL(sched_setaffinity), CALL(migrate_pages), CALL(move_pages), CALL(keyctl), CALL(add_key),
 	CALL(request_key), CALL(bpf), CALL(perf_event_open), CALL(userfaultfd), CALL(io_uring_setup),
@@ -485,7 +498,8 @@ __attribute__((noreturn)) static void end_as(int status, bool process_1)
 static void close_standard(void)
 {
 	for (int fd = 0; fd <= LAST_KEPT_FD; fd++)
-		close(fd);
+		if (fd != STDERR_FILENO)
+			close(fd);
 }
 
 /* Process 1 of the namespace, to which no signal of its own namespace does anything: all others end with it. */
@@ -494,33 +508,51 @@ __attribute__((noreturn)) static void be_process_1(pid_t child)
 	int status;
 
 	close_standard();
+	close(STDERR_FILENO);
 	while (waitpid(child, &status, 0) != child)
 		;
 	end_as(status, true);
 }
+
+/* What the keeper looks at; no memory: at nothing. */
+struct guest {
+	int proc;
+	long mib;
+};
 
 /*
  * Waits for the child, or for SIGTERM, which comes also when the parent has ended. With `mode` LANDLOCK the
  * signal to "all" reaches, at once, all that have come of the child, and keep_signals_in() keeps it from others:
  * none can fork, or leave its parents, faster.
  */
-__attribute__((noreturn)) static void keep(pid_t child, enum mode mode, const sigset_t *wakes)
+__attribute__((noreturn)) static void keep(pid_t child, enum mode mode, const struct guest *guest, const sigset_t *wakes)
 {
+	const struct timespec look = { .tv_nsec = LOOK_NS };
+	const char *passed = NULL;
 	bool ended = false;
 	int status, last;
 	pid_t pid;
 
 	close_standard();
 	while (!ended) {
-		if (sigwaitinfo(wakes, NULL) == SIGTERM)
+		if (sigtimedwait(wakes, NULL, guest->mib && !passed ? &look : NULL) == SIGTERM)
 			kill(child, SIGKILL);
 		while (!ended && (pid = waitpid(-1, &status, WNOHANG)) > 0)
 			ended = pid == child;
+		if (ended || !guest->mib || passed)
+			continue;
+		passed = passed_limit(guest->proc, mode == LANDLOCK ? getpid() : child, guest->mib);
+		if (passed)
+			kill(child, SIGKILL);
 	}
 	if (mode == LANDLOCK)
 		do
 			kill(-1, SIGKILL);
 		while (waitpid(-1, &last, 0) > 0);
+	if (passed) {
+		fprintf(stderr, "jail: the guest had %s and was ended\n", passed);
+		_exit(EXIT_LIMIT);
+	}
 	end_as(status, false);
 }
 
@@ -528,7 +560,7 @@ __attribute__((noreturn)) static void keep(pid_t child, enum mode mode, const si
  * Goes on as the child of the keeper, which is the process that is known outside; in a PID namespace as its
  * process 1. It ends with the keeper.
  */
-static void enter_child(enum mode mode, int version)
+static void enter_child(enum mode mode, int version, const struct guest *guest)
 {
 	sigset_t wakes, before;
 	int alive[2];
@@ -550,9 +582,10 @@ static void enter_child(enum mode mode, int version)
 	child = must(fork(), "fork");
 	if (child) {
 		close(alive[0]);
-		keep(child, mode, &wakes);
+		keep(child, mode, guest, &wakes);
 	}
 	close(alive[1]);
+	close(guest->proc);
 	must(prctl(PR_SET_PDEATHSIG, SIGKILL), "pdeathsig");
 	if (read(alive[0], &byte, 1) == 0)
 		_exit(EXIT_NO_JAIL); /* the keeper was killed before that held */
@@ -577,16 +610,13 @@ static void close_others(void)
 
 static void pin_and_limit(int cpu)
 {
-	struct rlimit files, no_core = { 0, 0 };
+	struct rlimit no_core = { 0, 0 };
 	cpu_set_t cpus;
 
 	CPU_ZERO(&cpus);
 	CPU_SET(cpu, &cpus);
 	must(sched_setaffinity(0, sizeof(cpus), &cpus), "pinning to the CPU");
 	must(setrlimit(RLIMIT_CORE, &no_core), "RLIMIT_CORE");
-	must(getrlimit(RLIMIT_NOFILE, &files), "RLIMIT_NOFILE");
-	files.rlim_cur = files.rlim_max; /* the guest's kernel has one for each file of the guest */
-	must(setrlimit(RLIMIT_NOFILE, &files), "RLIMIT_NOFILE");
 	must(personality(ADDR_NO_RANDOMIZE), "personality"); /* else the kernel would set it and start again */
 }
 
@@ -755,6 +785,7 @@ static void filter_build(enum mode mode, bool network)
 
 __attribute__((noreturn)) static void build(enum mode mode, int version, const struct job *job)
 {
+	const struct guest not_looked_at = { -1, 0 };
 	const int flags = CLONE_NEWIPC | (job->network ? 0 : CLONE_NEWNET);
 	struct rlimit no_core = { 0, 0 };
 	pid_t child;
@@ -762,7 +793,7 @@ __attribute__((noreturn)) static void build(enum mode mode, int version, const s
 	must(setrlimit(RLIMIT_CORE, &no_core), "RLIMIT_CORE");
 	if (mode == NAMESPACES)
 		unshare_all(flags);
-	enter_child(mode, version);
+	enter_child(mode, version, &not_looked_at);
 	if (mode == NAMESPACES) {
 		show_for_build(job);
 		if (chdir(job->out) < 0)
@@ -786,6 +817,15 @@ static void need_landlock(enum mode mode, int version)
 	fprintf(stderr, "jail: this host's Landlock has version %d; %d is needed, before it signals reach any process\n",
 		version < 0 ? 0 : version, VERSION_SCOPED);
 	exit(EXIT_NO_JAIL);
+}
+
+/* The kernel's argument mem=512M. */
+static long memory_mib(char **arguments)
+{
+	for (; *arguments; arguments++)
+		if (strncmp(*arguments, "mem=", 4) == 0 && atol(*arguments + 4) > 0)
+			return atol(*arguments + 4);
+	return GUEST_MIB;
 }
 
 static int usage(void)
@@ -825,6 +865,7 @@ int main(int argc, char **argv)
 {
 	int places[PLACES], version = landlock_version(), kernel;
 	char *const environment[] = { "HOME=/", NULL }; /* where its text ends, the kernel takes it, its stack does */
+	struct guest guest = { -1, 0 };
 	enum mode mode;
 	pid_t child;
 
@@ -840,6 +881,8 @@ int main(int argc, char **argv)
 	must(open("/dev/null", O_RDWR), "/dev/null"); /* LAST_KEPT_FD: what the guest's console reads */
 	kernel = must(open(argv[6], O_RDONLY | O_CLOEXEC), argv[6]);
 	pin_and_limit(atoi(argv[2]));
+	if (mode != NONE)
+		guest = (struct guest){ open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC), memory_mib(argv + 7) };
 	if (mode == NAMESPACES) {
 		unshare_all(0);
 		enter_root((const char *const *)argv + 3, places);
@@ -848,10 +891,11 @@ int main(int argc, char **argv)
 			places[i] = must(open(argv[3 + i], O_PATH | O_DIRECTORY), argv[3 + i]);
 	}
 	need_landlock(mode, version);
-	enter_child(mode, version);
+	enter_child(mode, version, &guest);
 	drop_privileges();
 	if (mode == NAMESPACES && (child = must(fork(), "fork")))
 		be_process_1(child);
+	set_limits(guest.mib);
 	if (mode != NONE && version > 0)
 		landlock(version, places, kernel);
 	argv = arguments(mode, places, argv + 7, argc - 7);

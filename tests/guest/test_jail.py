@@ -11,6 +11,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from conftest import AWKWARD, REPOSITORY, Host, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of
 from test_engine import FINISH, engine_with
 
-from openbach_run.engine.virtual.jail import HOW_TO_ALLOW, MODES, PARTIAL, UNJAILED, VARIABLE, Jail
+from openbach_run.engine.virtual.jail import EXIT_LIMIT, HOW_TO_ALLOW, MODES, PARTIAL, UNJAILED, VARIABLE, Jail
 
 LIMIT_S = 30
 CELL = ("vpn=none", "cc=cubic", "size=1k")
@@ -94,6 +95,59 @@ def test_no_process_outlives_a_guest(launcher: Path, outlives: Path, host: Host,
         gone, _, _ = select.select([started.stdout], [], [], limit_s)
         assert gone, f"{limit_s:g} s after the jail has ended a process of the guest is there"
         assert started.stdout.read() == b""
+
+
+@pytest.fixture(scope="module")
+def greedy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("greedy", tmp_path_factory.mktemp("greedy"))
+
+
+NAMELESS = "64 MiB of shared memory and of files without a name"
+
+
+@pytest.mark.parametrize(
+    ("way", "limit"),
+    [
+        ("processes", "512 processes"),
+        ("siblings", "512 processes"),
+        ("memory", "64 MiB of memory beside the guest's"),
+        ("memory files", "576 MiB of memory"),
+        ("shared memory", NAMELESS),
+        ("open file", NAMELESS),
+        ("mapped file", NAMELESS),
+        ("child's file", NAMELESS),
+    ],
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_who_takes_more_than_a_guest_has_is_ended(
+    launcher: Path, greedy: Path, host: Host, mode: str, way: str, limit: str
+) -> None:
+    """Also what no file in the run's directory shows."""
+    program, copy = shutil.copy(greedy, host.place), shutil.copy(launcher, host.place)
+    guest, code, run = host.places()
+    command = Jail(Path(copy), mode).command(min(os.sched_getaffinity(0)), guest, code, run, Path(program), way)
+    done = subprocess.run(
+        [*host.user, *command],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=4 * LIMIT_S,
+    )
+    assert (done.stderr, done.returncode) == (f"jail: the guest had more than {limit} and was ended\n", EXIT_LIMIT)
+
+
+def test_the_limit_that_a_guest_has_passed_is_told(tmp_path: Path, greedy: Path) -> None:
+    """Whatever result it has left."""
+    engine = engine_with(tmp_path / "code", FINISH)
+    (record := tmp_path / "record").mkdir()
+    (record / "result.json").write_text('{"status": "Finished Ok", "virtual_s": 1, "failed": []}')
+    assert engine._kernel is not None
+    engine._kernel = replace(engine._kernel, executable=greedy)  # its last argument is /init.py
+    outcome = engine.run({"seed": 1}, record, 0, lambda event: None)
+    assert outcome.status == "Guest Lost"
+    assert (outcome.error or "").startswith("the guest passed a limit of the jail; its console's last lines:\n")
+    assert "jail: the guest had more than 64 MiB of memory beside the guest's and was ended" in (outcome.error or "")
 
 
 ATTEMPTS = """

@@ -31,7 +31,7 @@ from openbach_run.engine.virtual import lock
 from openbach_run.engine.virtual.cache import exclusively
 from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, Tree, code_identity, ensure_code
-from openbach_run.engine.virtual.jail import Jail, ensure_jail
+from openbach_run.engine.virtual.jail import EXIT_LIMIT, Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, KernelBuild
 from openbach_run.engine.virtual.lock import NOT_LOCKED, Entry, in_words
 from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, cpu_model, ensure_modules
@@ -251,6 +251,8 @@ class VirtualEngine:
         if capture.is_alive():
             raise SetupError(f"{run_dir}: a process of the guest was there {END_LIMIT_S:g} s after its end")
         ended_why = capture.wrong() or ended_why
+        if guest.returncode == EXIT_LIMIT:
+            ended_why = "passed a limit of the jail"
         ended_why = tidy(run_dir, spec) or ended_why
         if self._keys:
             run_files.write_secret(run_dir, KEYS, capture.keys)
