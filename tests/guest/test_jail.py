@@ -9,6 +9,7 @@ import select
 import shlex
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -27,8 +28,8 @@ OLD = "Linux 4.18"
 """The oldest host that a run is for: RHEL 8's."""
 
 
-def built(name: str, place: Path) -> Path:
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-static"]
+def built(name: str, place: Path, *more: str) -> Path:
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-static", *more]
     subprocess.run(["gcc", *flags, REPOSITORY / f"tests/guest/jail/{name}.c", "-o", place / name], check=True)
     return place / name
 
@@ -95,6 +96,70 @@ def test_no_process_outlives_a_guest(launcher: Path, outlives: Path, host: Host,
         gone, _, _ = select.select([started.stdout], [], [], limit_s)
         assert gone, f"{limit_s:g} s after the jail has ended a process of the guest is there"
         assert started.stdout.read() == b""
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("raw", tmp_path_factory.mktemp("raw"), "-O1", "-mno-red-zone")
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    engine = engine_with(tmp_path_factory.mktemp("kernel") / "code", FINISH)
+    assert engine._kernel is not None
+    return engine._kernel.executable
+
+
+def host_call(kernel: Path) -> int:
+    """The address of a `syscall; ret` in the kernel's program."""
+    program = kernel.read_bytes()
+    (headers,) = struct.unpack_from("<Q", program, 32)
+    size, count = struct.unpack_from("<HH", program, 54)
+    for number in range(count):
+        kind, flags, offset, address, _, length = struct.unpack_from("<IIQQQQ", program, headers + number * size)
+        found = program.find(b"\x0f\x05\xc3", offset, offset + length)
+        if (kind, flags & 1) == (1, 1) and found >= 0:  # loaded, executable
+            return int(address + found - offset)
+    raise AssertionError(f"{kernel}: no syscall in it is followed by a ret")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_host_calls_of_a_guests_program_get_nowhere(
+    launcher: Path, raw: Path, kernel: Path, listener: str, host: Host, mode: str
+) -> None:
+    """In a real guest, whose kernel is in the process of its program. Nor does a process that it starts so live on."""
+    guest, code, run = host.places()
+    shutil.copy(raw, guest)
+    (secret := host.place / "secret").write_text("secret\n")
+    (other := host.place / "other").mkdir()
+    (record := other / "record.json").write_text("{}")
+    host.own(secret, other, record)
+    before = [one.stat() for one in (secret, record, code / "kept")]
+    jail = Jail(Path(shutil.copy(launcher, host.place)), mode)
+    arguments = (
+        *("mem=64M", "quiet", "panic=-1", "root=/dev/root", "rootfstype=hostfs", "ro", "time-travel=inf-cpu"),
+        *("seccomp=on", "seed=1", "con=null", "con0=fd:3,fd:1", "init=/raw"),
+        *("--", str(secret), str(record), str(os.getpid()), listener, f"{host_call(kernel):x}"),
+    )
+    linux = Path(shutil.copy(kernel, host.place))
+    command = jail.command(min(os.sched_getaffinity(0)), guest, code, run, linux, *arguments)
+    done = subprocess.run(
+        [*host.user, *command],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=4 * LIMIT_S,
+    )
+    assert [line for line in done.stdout.splitlines() if not line.startswith("[")] == ["0 got through"]
+    assert done.returncode == 0
+    after = [one.stat() for one in (secret, record, code / "kept")]
+    assert [(one.st_mode, one.st_mtime_ns) for one in after] == [(one.st_mode, one.st_mtime_ns) for one in before]
+    assert {one.name for one in host.place.iterdir()} == {
+        "jail", "linux", "other", "secret", guest.name, code.name, run.name,
+    }  # fmt: skip
+    assert sorted(one.name for one in other.iterdir()) == ["record.json"]
+    assert sorted(one.name for one in run.iterdir()) == ["kept", "own"]
 
 
 @pytest.fixture(scope="module")

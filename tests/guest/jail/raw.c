@@ -213,8 +213,9 @@ int main(int argc, char **argv)
 	const char *run = getenv("RUN_DIR"), *code = getenv("CODE_DIR");
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc != 6 || !run || !code) {
-		printf("%d arguments, RUN_DIR %s, CODE_DIR %s\n", argc, run, code);
+	if (argc < 6 || !run || !code) {
+		for (int i = 0; i < argc; i++)
+			printf("argument %d: %s\n", i, argv[i]);
 		reboot(RB_POWER_OFF);
 	}
 	host_call = strtoul(argv[5], NULL, 16);
