@@ -36,8 +36,8 @@
  * Internet with --network. It may make all system calls but those that reach further.
  *
  * As KERNEL, the jail itself with the argument --inside ends with 0: that shows
- * whether a mode works on this host. When a mode does not, exit code 125; when a guest has passed
- * a limit (limits.c), 124, and standard error says which.
+ * whether a mode works on this host. When a mode does not, exit code 125; when a
+ * guest has passed a limit (limits.c), 124, and standard error says which.
  */
 #define _GNU_SOURCE
 #include "limits.h"
@@ -479,7 +479,7 @@ static void drop_privileges(void)
 	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
 }
 
-/* Ends as `child` did. */
+/* Ends as a child did that ended with this status. */
 __attribute__((noreturn)) static void end_as(int status, bool process_1)
 {
 	int code = WIFSIGNALED(status) ? SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
