@@ -154,7 +154,12 @@ def checked(found: bytes, place: str, first: int, check: Callable[[Any], str | N
 def parsed(text: bytes, place: str, line: int = 0) -> Any:
     """JSON as the standard has it: UTF-8, finite numbers, not nested without end. Raises DamagedRecord."""
     try:
-        return DECODER.decode(text.decode())
+        document = (DECODER if len(text) <= SAFE_DIGITS else EXACT_DECODER).decode(text.decode())
+        if b"\\u" in text:
+            json.dumps(
+                document, ensure_ascii=False
+            ).encode()  # half of a pair of escapes is no text: no file can hold it
+        return document
     except RecursionError:
         wrong = "nested too deeply"
     except ValueError as error:  # of JSON, of UTF-8, or of a number
@@ -164,11 +169,20 @@ def parsed(text: bytes, place: str, line: int = 0) -> Any:
 
 def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text} is not a finite number")
+        raise ValueError(f"{text[:80]} is not a finite number")
     return number
 
 
+def _whole(text: str) -> int:
+    _finite(text)
+    return int(text)
+
+
+SAFE_DIGITS = 308
+"""A whole number of so many digits fits a float, as all that is calculated with is one. Nearly every line is shorter: to look
+at each number in Python takes as long as the rest of reading it."""
 DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
+EXACT_DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite, parse_int=_whole)
 
 
 def is_number(value: Any) -> bool:
@@ -179,7 +193,7 @@ def fields(document: Any, types: Mapping[str, Any]) -> str | None:
     """What is wrong with an object that has to have fields of these types (or one of several). `float` takes whole numbers
     too."""
     if not isinstance(document, dict):
-        return f"{_short(document)} is no JSON object"
+        return f"{short(document)} is no JSON object"
     for name, kind in types.items():
         value = document.get(name)
         if type(value) is kind:
@@ -190,11 +204,12 @@ def fields(document: Any, types: Mapping[str, Any]) -> str | None:
             is_number(value) if kind is float else isinstance(value, kind) and (kind is not int or is_number(value))
         ):
             wanted = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-            return f'"{name}" is {_short(value)}; {wanted} was expected'
+            return f'"{name}" is {short(value)}; {wanted} was expected'
     return None
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as a message shows it: a guest's may be as long as a file."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
 

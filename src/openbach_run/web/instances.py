@@ -27,7 +27,6 @@ from openbach_run.web.replay import Names, ScenarioState, as_date, begin, docume
 from openbach_run.web.store import STOPPED, Row
 
 GUEST_START_MS = GUEST_START_NS // 1_000_000
-LATEST_MS = 10**14
 NUMBERS = ("time", "is_file", "job_instance_id", "scenario_instance_id")
 """Of a statistic's metadata."""
 
@@ -245,7 +244,6 @@ def _is_whole(line: Any) -> bool:
         isinstance(metadata, dict)
         and all(isinstance(metadata.get(name), int) for name in NUMBERS)
         and all(isinstance(metadata.get(name), str | None) for name in ("job_name", "agent_name", "suffix"))
-        and abs(metadata["time"]) < LATEST_MS
     )
 
 
