@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from openbach_run.campaign.execute import PlannedRun, execute_run
 from openbach_run.campaign.spec import CellSpec, Origin
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.engine.contract import Outcome
-from openbach_run.engine.virtual.engine import _EventReader
+from openbach_run.engine.virtual.engine import _EventReader, tidy
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.openbach.measures import Declared, Measure
 from openbach_run.openbach.scenario import parse_scenario
@@ -30,6 +32,7 @@ from openbach_run.results.measures import measures
 from openbach_run.results.record import DAMAGED, Store, events, statistics
 from openbach_run.results.run_files import DamagedRecord
 
+NOBODY = 65534
 METADATA = {"job_name": "file_transfer", "agent_name": "pc", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
 
 
@@ -302,6 +305,38 @@ def test_a_tree_deeper_than_any_path_is_removed(run_dir: Path) -> None:
     deep(run_dir, 6000)
     run_files.remove(run_dir)
     assert not run_dir.exists()
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[Path]:
+    """The test goes on as one, with a directory of its own: root could look into a directory of mode 0."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:  # pytest's own directories are closed to others
+        if os.geteuid():
+            yield Path(place)
+            return
+        os.chown(place, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            yield Path(place)
+        finally:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize("mode", [0, 0o100, 0o500, 0o555])
+def test_modes_of_directories_keep_nobody_out(ordinary_user: Path, mode: int) -> None:
+    run = ordinary_user / "run"
+    (run / "jobs/1").mkdir(parents=True)
+    (run / "jobs/1/stdout").write_text("said\n")
+    (run / "link").symlink_to(ordinary_user)
+    ordinary_user.chmod(0o711)
+    for folder in (run / "jobs/1", run / "jobs", run):
+        folder.chmod(mode)
+    assert tidy(run, {"seed": 1}) is None
+    run_files.write_new(run, "record.json", "{}")
+    run_files.pack(run, ("record.json", "link"))
+    assert run_files.content(run, "jobs/1/stdout") == b"said\n"
+    assert run_files.content(run, "run.json") == b'{"seed": 1}'
+    assert stat.S_IMODE(ordinary_user.stat().st_mode) == 0o711
 
 
 def deep(place: Path, depth: int) -> None:

@@ -216,7 +216,7 @@ def short(value: Any) -> str:
 
 def excess(run_dir: Path, limit_bytes: int, limit_files: int, ignored: str) -> str | None:
     """Which limit a run has passed: what its files hold or claim to (a sparse file counts as it says), how many there are,
-    how deep they lie. The file `ignored` does not count."""
+    how deep they lie. The file `ignored` does not count. Every directory is this user's to read and write then."""
     total = 0
     for count, (depth, name, size_bytes) in enumerate(_walk(run_dir, None, 0), 1):
         total += 0 if name == ignored else size_bytes
@@ -233,7 +233,7 @@ def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[
     """Depth, name and size in bytes of all that is there, by descriptors: a path may be too long. What goes meanwhile is
     none."""
     try:
-        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        at = _entered(folder, parent)
     except (FileNotFoundError, NotADirectoryError):
         return
     try:
@@ -246,6 +246,19 @@ def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[
                         yield from _walk(entry.name, at, depth + 1)
     finally:
         os.close(at)
+
+
+def _entered(folder: Path | str, parent: int | None) -> int:
+    """A descriptor of a directory, which this user may read and write then, whatever mode a run gave it. Root needs no
+    mode: who is not root could neither look into a directory of mode 0 nor remove it."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    place = os.open(folder, os.O_PATH | flags, dir_fd=parent)
+    try:
+        if os.fstat(place).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)  # this very directory, also if a link has its name now
+        return os.open(".", os.O_RDONLY | flags, dir_fd=place)
+    finally:
+        os.close(place)
 
 
 def pack(run_dir: Path, kept: Collection[str]) -> None:
