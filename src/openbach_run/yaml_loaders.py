@@ -17,6 +17,8 @@ LONGEST = 4 << 20
 
 EXACT_LONGEST = 100_000
 """PyYAML's own loader takes a second for so many."""
+INT, LONGEST_INT = "tag:yaml.org,2002:int", 300
+"""No float holds a longer one; Python shows none of more than 4300 digits."""
 NO_JSON = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("set", "omap", "pairs", "binary"))
 
 
@@ -36,6 +38,9 @@ def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
         kind = node.tag.rpartition(":")[2]
         raise yaml.constructor.ConstructorError(None, None, f"!!{kind} is no kind of value here", node.start_mark)
     if isinstance(node, yaml.ScalarNode):
+        if node.tag == INT and len(node.value) > LONGEST_INT:
+            text = f"a whole number of more than {LONGEST_INT} digits"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
         return 1 + len(node.value)
     if id(node) not in known:
         known[id(node)] = -1  # while it is read
