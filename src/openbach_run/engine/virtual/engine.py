@@ -342,12 +342,12 @@ def _excess(run_dir: Path) -> str | None:
 
 def tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
     """Puts right what a guest may have changed, and removes what is too much. Why it is, if so."""
+    excess = _excess(run_dir)  # first: it makes every directory writable
+    if excess:
+        run_files.keep_only(run_dir, ("events.jsonl", "console.log", CAPTURE))
     run_files.restrict(run_dir)
     run_files.write_new(run_dir, "run.json", json.dumps(spec))
-    if excess := _excess(run_dir):
-        run_files.keep_only(run_dir, ("run.json", "events.jsonl", "console.log", CAPTURE))
-        return f"{excess} and was ended"
-    return None
+    return excess and f"{excess} and was ended"
 
 
 class _Ended(Exception):
