@@ -163,3 +163,14 @@ def test_what_is_compiled_once_is_kept() -> None:
     command = [str(entry.LAUNCHER), "python", "-c", "import sys; print(sys.dont_write_bytecode)"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OPENBACH_RUN_EXTRA": "dev"}
     assert subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout == "False\n"
+
+
+def test_nothing_of_the_directory_it_is_typed_in_is_run(tmp_path: Path) -> None:
+    """Modules of Python there came before the standard library's."""
+    (tmp_path / "argparse.py").write_text("open('run', 'w')")
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"}
+    done = subprocess.run(
+        [entry.LAUNCHER, "--version"], check=False, cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "run").exists()

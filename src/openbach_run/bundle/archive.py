@@ -204,6 +204,6 @@ def _is_same(record: Record, options: Sequence[str]) -> bool:
 
 def _command(*words: str) -> None:
     """This command again, in a process of its own; its table is not of interest. Raises SetupError."""
-    done = subprocess.run([sys.executable, "-m", "openbach_run", *words], check=False, stdout=subprocess.DEVNULL)
+    done = subprocess.run([sys.executable, "-P", "-m", "openbach_run", *words], check=False, stdout=subprocess.DEVNULL)
     if done.returncode not in (0, 1):
         raise SetupError(f"openbach-run {shlex.join(words)} ended with exit code {done.returncode}")
