@@ -84,7 +84,7 @@ def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, s
 
 MAKES_ENVIRONMENTS = """#!/bin/sh
 echo "$*" >> "{folder}/started"
-[ "$1 $2" != "-m venv" ] || { mkdir -p "$3/bin" && for name in python pip uv; do ln -s {true} "$3/bin/$name"; done; }
+[ "$1 $2 $3" != "-I -m venv" ] || { mkdir -p "$4/bin" && for name in python pip uv; do ln -s {true} "$4/bin/$name"; done; }
 """
 
 
@@ -144,7 +144,7 @@ def test_packages_come_by_uv_unless_pip_knows_where_they_are(
     (tmp_path / "tool").write_text(TOOL)
     (tmp_path / "python3").write_text(
         f"""#!/bin/sh
-[ "$1 $2" != "-m venv" ] || {{ mkdir -p "$3/bin" && for name in python pip uv; do cp {tmp_path}/tool "$3/bin/$name"; done; }}
+[ "$1 $2 $3" != "-I -m venv" ] || {{ mkdir -p "$4/bin" && for name in python pip uv; do cp {tmp_path}/tool "$4/bin/$name"; done; }}
 """
     )
     for name in ("tool", "python3"):
