@@ -139,14 +139,15 @@ def packages_of(folder: Path) -> list[str]:
     packages.txt beside it, one a line. Raises InputError."""
     if folder.name == "files" and (file := folder.parent / PACKAGES).exists():
         lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
-        return [_package(f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line]
+        return [check_package(f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line]
     names = description(folder).get("packages", [])
     if not isinstance(names, list):
         raise InputError(f"{folder}: packages should be a list of the names of Debian packages")
-    return [_package(f"{folder}: packages", name) for name in names]
+    return [check_package(f"{folder}: packages", name) for name in names]
 
 
-def _package(at: str, name: Any) -> str:
+def check_package(at: str, name: Any) -> str:
+    """The name of a Debian package, which is given to apt. Raises InputError for something else."""
     if not isinstance(name, str) or not DEBIAN_NAME.fullmatch(name):
         raise InputError(f"{at}: {name!r} is no name of a Debian package, like iperf3")
     return name

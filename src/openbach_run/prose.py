@@ -40,7 +40,7 @@ def acting(file: Path) -> bytes:
 @lru_cache(maxsize=1024)
 def _acting(name: str, content: bytes) -> bytes:
     """Kept: the cells of a campaign have most files in common."""
-    import yaml  # which takes longer than a command that has the hash of all this (engine/virtual/image.py)
+    from openbach_run import yaml_loaders  # its import takes longer than a command that has the hash of all this
 
     try:
         text = content.decode()
@@ -52,12 +52,12 @@ def _acting(name: str, content: bytes) -> bytes:
             case ".json":
                 return _described(json.loads(text)).encode()
             case ".yml":
-                return _described(yaml.load(text, yaml.CSafeLoader)).encode()
+                return _described(yaml_loaders.load(text)).encode()
             case ".patch":
                 return text[text.find("\n--- ") :].encode()
             case _ if text.startswith("#!") or file.suffix == ".sh" or file.name in ("Makefile", "Kbuild", "config"):
                 return _shell(text).encode()
-    except (ValueError, SyntaxError, tokenize.TokenError, yaml.YAMLError, RecursionError):
+    except (ValueError, SyntaxError, tokenize.TokenError, TypeError, RecursionError):
         pass
     return content
 

@@ -18,6 +18,9 @@ from typing import Any
 from openbach_run.errors import InputError
 from openbach_run.paths import cache_directory
 
+ENOUGH = 8 << 20
+"""Characters that are read of a file, which may have no end; yaml_loaders refuses half as many."""
+
 
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file. Raises InputError."""
@@ -31,7 +34,8 @@ def read_texts(path: Path) -> Any:
 
 def _read(path: Path, *, as_texts: bool) -> Any:
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(ENOUGH)
         kept = _kept(f"{as_texts} {text}")
         with suppress(OSError, ValueError):
             return json.loads(kept.read_bytes())

@@ -1,14 +1,62 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How YAML is read: by the loader of libyaml; what that refuses, by PyYAML's own, which says where the fault begins."""
+"""How YAML is read: by the loader of libyaml; what that refuses, by PyYAML's own, which says where the fault begins.
+
+Eleven lines of aliases of aliases stand for gigabytes, and one may stand for what it is in: a file is as long as it is with
+its aliases written out.
+"""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import yaml
 
+LONGEST = 4 << 20
+"""Characters of a file, and again of its values with all aliases written out; ours have up to 22 000."""
 
-class _Texts:
+EXACT_LONGEST = 100_000
+"""PyYAML's own loader takes a second for so many."""
+INT, LONGEST_INT = "tag:yaml.org,2002:int", 300
+"""No float holds a longer one; Python shows none of more than 4300 digits."""
+NO_JSON = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("set", "omap", "pairs", "binary"))
+
+
+class _Bounded:
+    """Refuses what is too long with its aliases written out, what holds itself, and values that no JSON has."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        node: yaml.Node | None = super().get_single_node()  # type: ignore[misc]
+        if node is not None:
+            _written_out(node, {})
+        return node
+
+
+def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
+    """Length of a node's values and of the nodes in it, each as often as it stands there. Raises YAMLError."""
+    if node.tag in NO_JSON:
+        kind = node.tag.rpartition(":")[2]
+        raise yaml.constructor.ConstructorError(None, None, f"!!{kind} is no kind of value here", node.start_mark)
+    if isinstance(node, yaml.ScalarNode):
+        if node.tag == INT and len(node.value) > LONGEST_INT:
+            text = f"a whole number of more than {LONGEST_INT} digits"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+        return 1 + len(node.value)
+    if id(node) not in known:
+        known[id(node)] = -1  # while it is read
+        inner = node.value if isinstance(node, yaml.SequenceNode) else chain.from_iterable(node.value)
+        known[id(node)] = 1 + sum(_written_out(one, known) for one in inner)
+    length = known[id(node)]
+    if length < 0:
+        raise yaml.constructor.ConstructorError(None, None, "an alias stands for what it is in", node.start_mark)
+    if length > LONGEST:
+        raise yaml.constructor.ConstructorError(
+            None, None, f"with its aliases written out this is longer than {LONGEST >> 20} MiB", node.start_mark
+        )
+    return length
+
+
+class _Texts(_Bounded):
     """Leaves every scalar the text that was typed (`0.10`, `yes`), and refuses a key that is there twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -27,13 +75,27 @@ class _TextLoader(_Texts, yaml.BaseLoader): ...
 class _FastTextLoader(_Texts, yaml.CBaseLoader): ...
 
 
-def load(text: str, *, as_texts: bool) -> Any:
-    """The content; with `as_texts` every value in it is a text. Raises ValueError with where the fault is."""
-    fast, exact = (_FastTextLoader, _TextLoader) if as_texts else (yaml.CSafeLoader, yaml.SafeLoader)
+class _Loader(_Bounded, yaml.SafeLoader): ...
+
+
+class _FastLoader(_Bounded, yaml.CSafeLoader): ...
+
+
+def load(text: str, *, as_texts: bool = False) -> Any:
+    """The content; with `as_texts` every value in it is a text. Raises ValueError with where the fault is, RecursionError."""
+    fast, exact = (_FastTextLoader, _TextLoader) if as_texts else (_FastLoader, _Loader)
+    if len(text) > LONGEST:
+        raise ValueError(f"longer than {LONGEST >> 20} MiB")
     try:
         try:
             return yaml.load(text, fast)
-        except yaml.YAMLError:
+        except yaml.YAMLError as error:
+            if "nesting depth" in str(error):
+                raise RecursionError from error
+            if len(text) > EXACT_LONGEST:
+                raise
             return yaml.load(text, exact)
+    except (TypeError, OverflowError, AttributeError, IndexError) as error:  # of a value with a tag that is not its own
+        raise ValueError(f"a value is not of the kind that its tag names ({error})") from error
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error

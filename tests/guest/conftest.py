@@ -8,19 +8,25 @@ import gzip
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from openbach_run.engine.virtual.jail import ensure_jail
+from openbach_run.paths import cache_directory
 from openbach_run.results import run_files
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+NOBODY = 65534
+AWKWARD = "a b'\"\n%é,"
+"""For names of directories."""
 CPUS = sorted(os.sched_getaffinity(0))
 
 if worker := os.environ.get(
@@ -103,3 +109,56 @@ def run_cells(tmp_path_factory: pytest.TempPathFactory) -> RunCells:
         return done[key]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Path:
+    return ensure_jail(cache_directory(), REPOSITORY / "kernel", lambda text, part: None).launcher
+
+
+@pytest.fixture
+def listener() -> Iterator[str]:
+    """The name of an abstract unix socket, of which a datagram would get out of most jails."""
+    name = f"openbach-run-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound:
+        bound.bind(f"\0{name}")
+        bound.setblocking(False)
+        yield name
+        with pytest.raises(BlockingIOError):
+            bound.recv(1)
+
+
+@dataclass
+class Host:
+    """Places of a guest that all users reach, and what stands before a command that runs as the user of the test."""
+
+    place: Path
+    user: list[str]
+
+    def own(self, *places: Path) -> None:
+        for place in places if self.user else ():
+            os.chown(place, NOBODY, NOBODY)
+
+    def places(self) -> list[Path]:
+        """The guest tree, the code and the directory of a run."""
+        made = [self.place / f"{name} {AWKWARD}" for name in ("guest", "code", "run")]
+        for place in made:
+            place.mkdir()
+            (place / "kept").write_text("kept\n")
+            self.own(place, place / "kept")
+        return made
+
+
+@pytest.fixture(params=["as this user", "unprivileged"])
+def host(request: pytest.FixtureRequest) -> Iterator[Host]:
+    if request.param == "unprivileged" and os.geteuid() != 0:
+        pytest.skip("this user is unprivileged")
+    place = Path("/tmp") / f"openbach-run-jail-{os.getpid()}"  # pytest's own directories are closed to others
+    place.mkdir()
+    user = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+    made = Host(place, user if request.param == "unprivileged" else [])
+    made.own(place)
+    try:
+        yield made
+    finally:
+        run_files.remove(place)

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from base64 import b64decode
 from collections import Counter
 from pathlib import Path
@@ -112,3 +114,20 @@ def test_what_is_not_there_is_named(run: Run, place: Path, tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
     done = command("capture", str(tmp_path))
     assert done.returncode == 2 and "run it with --pcap" in done.stderr
+
+
+def test_a_full_disk_ends_the_guest_and_is_named(tmp_path: Path) -> None:
+    """Nobody reads the guest's packets any more then: it would wait for ever."""
+    run = subprocess.list2cmdline(
+        [sys.executable, "-m", "openbach_run", "geo", "vpn=none", "cc=cubic", "size=3M", "--pcap", "--quiet"]
+    )
+    unshare = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
+    small = f"mount -t tmpfs -o size=3m none {tmp_path} && exec {run} --results {tmp_path}/results"
+    done = subprocess.run(
+        [*unshare, "sh", "-c", small], check=False, capture_output=True, text=True, cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "No space left on device: " in done.stderr
+    assert "capture.pcapng'. What finished is kept" in done.stderr
+    assert "Traceback" not in done.stderr

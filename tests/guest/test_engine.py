@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +20,8 @@ from conftest import REPOSITORY
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import SILENCE_LIMIT_S, VirtualEngine
 from openbach_run.engine.virtual.image import GUEST_PYTHON
+from openbach_run.engine.virtual.jail import Jail
+from openbach_run.errors import SetupError
 
 GuestRun = Callable[..., Outcome]
 UNCHECKED_HASH = 0b01
@@ -278,6 +282,23 @@ def test_stop_ends_the_guest(tmp_path: Path) -> None:
     thread.join(timeout=10)
     assert outcomes[0].error is not None
     assert not _guests_of(record)
+
+
+def test_a_process_that_the_jail_has_left_is_not_waited_for_without_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the pipe of the packets: the command waited for the end of it."""
+    monkeypatch.setattr("openbach_run.engine.virtual.engine.END_LIMIT_S", 1)
+    engine = engine_with(tmp_path / "code", FINISH)
+    (leaky := tmp_path / "jail").write_text(f"#!/bin/sh\nexec 3<&0\nsleep 1000 & echo $! > '{tmp_path}/left'\n")
+    leaky.chmod(0o755)
+    engine._jail = Jail(leaky, "none")
+    (tmp_path / "record").mkdir()
+    try:
+        with pytest.raises(SetupError, match="a process of the guest was there 1 s after its end"):
+            engine.run({"seed": 1}, tmp_path / "record", 0, lambda event: None)
+    finally:
+        os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
 
 
 def test_no_guest_outlives_its_command(tmp_path: Path) -> None:

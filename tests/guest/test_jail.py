@@ -5,95 +5,214 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shlex
 import shutil
-import socket
+import stat
+import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, command, records
+from conftest import AWKWARD, REPOSITORY, Host, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of
 from test_engine import FINISH, engine_with
 
-from openbach_run.engine.virtual.jail import HOW_TO_ALLOW, MODES, PARTIAL, UNJAILED, VARIABLE, Jail, ensure_jail
-from openbach_run.paths import cache_directory
+from openbach_run.engine.virtual.jail import EXIT_LIMIT, HOW_TO_ALLOW, MODES, PARTIAL, UNJAILED, VARIABLE, Jail
 
-NOBODY = 65534
+LIMIT_S = 30
 CELL = ("vpn=none", "cc=cubic", "size=1k")
 OLD = "Linux 4.18"
 """The oldest host that a run is for: RHEL 8's."""
-AWKWARD = "a b'\"\n%é,"
-"""For names of directories."""
 
 
-@pytest.fixture(scope="module")
-def launcher() -> Path:
-    return ensure_jail(cache_directory(), REPOSITORY / "kernel", lambda text, part: None).launcher
+def built(name: str, place: Path, *more: str) -> Path:
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-static", *more]
+    subprocess.run(["gcc", *flags, REPOSITORY / f"tests/guest/jail/{name}.c", "-o", place / name], check=True)
+    return place / name
 
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("evil") / "evil"
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-static"]
-    subprocess.run(["gcc", *flags, REPOSITORY / "tests/guest/jail/evil.c", "-o", program], check=True)
-    return program
+    return built("evil", tmp_path_factory.mktemp("evil"))
 
 
-@pytest.fixture
-def listener() -> Iterator[str]:
-    """The name of an abstract unix socket, of which a datagram would get out of most jails."""
-    name = f"openbach-run-test-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound:
-        bound.bind(f"\0{name}")
-        bound.setblocking(False)
-        yield name
-        with pytest.raises(BlockingIOError):
-            bound.recv(1)
-
-
-@pytest.mark.parametrize("unprivileged", [False, True], ids=["as this user", "unprivileged"])
 @pytest.mark.parametrize(("mode", "host_has"), [*((mode, "all") for mode in MODES), (MODES[0], OLD)])
 def test_nothing_gets_out_of_the_jail(
-    launcher: Path, evil: Path, listener: str, mode: str, host_has: str, unprivileged: bool
+    launcher: Path, evil: Path, listener: str, mode: str, host_has: str, host: Host
 ) -> None:
-    if unprivileged and os.geteuid() != 0:
-        return  # the other one was that
-    host = Path("/tmp") / f"openbach-run-jail-{os.getpid()}"  # pytest's own directories are closed to others
-    try:
-        host.mkdir()
-        program = shutil.copy(evil, host)
-        copy = shutil.copy(launcher, host)
-        places = [host / f"{name} {AWKWARD}" for name in ("guest", "code", "run")]
-        for place in places:
-            place.mkdir()
-            (place / "kept").write_text("kept\n")
-        secret = host / "secret"
-        secret.write_text("secret\n")
-        user = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"] if unprivileged else []
-        for place in [host, *places, secret, *(place / "kept" for place in places)] if unprivileged else []:
-            os.chown(place, NOBODY, NOBODY)
-        before = secret.stat()
-        cpu = min(os.sched_getaffinity(0))
-        guest, code, run = places
-        attempts = (str(secret), str(os.getpid()), listener)
-        command = Jail(Path(copy), mode).command(cpu, guest, code, run, Path(program), *attempts)
-        old = without(OLD) if host_has == OLD else []
-        done = subprocess.run(
-            [*old, *user, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
-        assert (done.stdout, done.stderr, done.returncode) == ("0 got through\n", "", 0)
-        assert secret.read_text() == "secret\n"
-        assert (before.st_mode, before.st_uid, before.st_mtime_ns) == (
-            secret.stat().st_mode, secret.stat().st_uid, secret.stat().st_mtime_ns,
-        )  # fmt: skip
-        assert {one.name for one in host.iterdir()} == {"evil", "jail", "secret", *(place.name for place in places)}
-        assert [(place / "kept").read_text() for place in places[:2]] == ["kept\n"] * 2
-        assert sorted(one.name for one in places[2].iterdir()) == ["allowed", "kept", "link"]
-    finally:
-        shutil.rmtree(host, ignore_errors=True)
+    program, copy = shutil.copy(evil, host.place), shutil.copy(launcher, host.place)
+    guest, code, run = places = host.places()
+    secret = host.place / "secret"
+    secret.write_text("secret\n")
+    host.own(secret)
+    watched = [secret, *places[:2], *(place / "kept" for place in places[:2])]
+    before = [one.stat() for one in watched]
+    cpu = min(os.sched_getaffinity(0))
+    attempts = (str(secret), str(os.getpid()), listener)
+    command = Jail(Path(copy), mode).command(cpu, guest, code, run, Path(program), *attempts)
+    old = without(OLD) if host_has == OLD else []
+    done = subprocess.run(
+        [*old, *host.user, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("0 got through\n", "", 0)
+    assert secret.read_text() == "secret\n"
+    for one, was in zip(watched, before, strict=True):
+        now = one.stat()
+        assert (now.st_mode, now.st_uid, now.st_mtime_ns) == (was.st_mode, was.st_uid, was.st_mtime_ns)
+    assert {one.name for one in host.place.iterdir()} == {"evil", "jail", "secret", *(place.name for place in places)}
+    assert [(place / "kept").read_text() for place in places[:2]] == ["kept\n"] * 2
+    assert sorted(one.name for one in run.iterdir()) == ["allowed", "kept", "link"]
+
+
+@pytest.fixture(scope="module")
+def outlives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("outlives", tmp_path_factory.mktemp("outlives"))
+
+
+@pytest.mark.parametrize("end", ["of the kernel", "by the command", "of the command"])
+@pytest.mark.parametrize("mode", MODES)
+def test_no_process_outlives_a_guest(launcher: Path, outlives: Path, host: Host, mode: str, end: str) -> None:
+    """Once the jail has ended no process has its standard output."""
+    program, copy = shutil.copy(outlives, host.place), shutil.copy(launcher, host.place)
+    how = "ends" if end == "of the kernel" else "stays"
+    guest, code, run = host.places()
+    jail = Jail(Path(copy), mode).command(min(os.sched_getaffinity(0)), guest, code, run, Path(program), how)
+    between = "import signal, subprocess, sys; subprocess.Popen(sys.argv[1:]); signal.pause()"
+    command = [*host.user, *jail]
+    if end == "of the command":
+        command = [sys.executable, "-c", between, *command]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"ready\n"
+        if end == "by the command":
+            started.terminate()
+        if end == "of the command":
+            started.kill()
+        started.wait(LIMIT_S)
+        limit_s = LIMIT_S if end == "of the command" else 0.0
+        gone, _, _ = select.select([started.stdout], [], [], limit_s)
+        assert gone, f"{limit_s:g} s after the jail has ended a process of the guest is there"
+        assert started.stdout.read() == b""
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("raw", tmp_path_factory.mktemp("raw"), "-O1", "-mno-red-zone")
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    engine = engine_with(tmp_path_factory.mktemp("kernel") / "code", FINISH)
+    assert engine._kernel is not None
+    return engine._kernel.executable
+
+
+def host_call(kernel: Path) -> int:
+    """The address of a `syscall; ret` in the kernel's program."""
+    program = kernel.read_bytes()
+    (headers,) = struct.unpack_from("<Q", program, 32)
+    size, count = struct.unpack_from("<HH", program, 54)
+    for number in range(count):
+        kind, flags, offset, address, _, length = struct.unpack_from("<IIQQQQ", program, headers + number * size)
+        found = program.find(b"\x0f\x05\xc3", offset, offset + length)
+        if (kind, flags & 1) == (1, 1) and found >= 0:  # loaded, executable
+            return int(address + found - offset)
+    raise AssertionError(f"{kernel}: no syscall in it is followed by a ret")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_host_calls_of_a_guests_program_get_nowhere(
+    launcher: Path, raw: Path, kernel: Path, listener: str, host: Host, mode: str
+) -> None:
+    """In a real guest, whose kernel is in the process of its program. Nor does a process that it starts so live on."""
+    guest, code, run = host.places()
+    shutil.copy(raw, guest)
+    (secret := host.place / "secret").write_text("secret\n")
+    (other := host.place / "other").mkdir()
+    (record := other / "record.json").write_text("{}")
+    host.own(secret, other, record)
+    before = [one.stat() for one in (secret, record, code / "kept")]
+    jail = Jail(Path(shutil.copy(launcher, host.place)), mode)
+    arguments = (
+        *("mem=64M", "quiet", "panic=-1", "root=/dev/root", "rootfstype=hostfs", "ro", "time-travel=inf-cpu"),
+        *("seccomp=on", "seed=1", "con=null", "con0=fd:3,fd:1", "init=/raw"),
+        *("--", str(secret), str(record), str(os.getpid()), listener, f"{host_call(kernel):x}"),
+    )
+    linux = Path(shutil.copy(kernel, host.place))
+    command = jail.command(min(os.sched_getaffinity(0)), guest, code, run, linux, *arguments)
+    done = subprocess.run(
+        [*host.user, *command],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=4 * LIMIT_S,
+    )
+    assert [line for line in done.stdout.splitlines() if not line.startswith("[")] == ["0 got through"]
+    assert done.returncode == 0
+    after = [one.stat() for one in (secret, record, code / "kept")]
+    assert [(one.st_mode, one.st_mtime_ns) for one in after] == [(one.st_mode, one.st_mtime_ns) for one in before]
+    assert {one.name for one in host.place.iterdir()} == {
+        "jail", "linux", "other", "secret", guest.name, code.name, run.name,
+    }  # fmt: skip
+    assert sorted(one.name for one in other.iterdir()) == ["record.json"]
+    assert sorted(one.name for one in run.iterdir()) == ["kept", "own"]
+
+
+@pytest.fixture(scope="module")
+def greedy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("greedy", tmp_path_factory.mktemp("greedy"))
+
+
+NAMELESS = "64 MiB of shared memory and of files without a name"
+
+
+@pytest.mark.parametrize(
+    ("way", "limit"),
+    [
+        ("processes", "512 processes"),
+        ("siblings", "512 processes"),
+        ("memory", "64 MiB of memory beside the guest's"),
+        ("memory files", "576 MiB of memory"),
+        ("shared memory", NAMELESS),
+        ("open file", NAMELESS),
+        ("mapped file", NAMELESS),
+        ("child's file", NAMELESS),
+    ],
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_who_takes_more_than_a_guest_has_is_ended(
+    launcher: Path, greedy: Path, host: Host, mode: str, way: str, limit: str
+) -> None:
+    """Also what no file in the run's directory shows."""
+    program, copy = shutil.copy(greedy, host.place), shutil.copy(launcher, host.place)
+    guest, code, run = host.places()
+    command = Jail(Path(copy), mode).command(min(os.sched_getaffinity(0)), guest, code, run, Path(program), way)
+    done = subprocess.run(
+        [*host.user, *command],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=4 * LIMIT_S,
+    )
+    assert (done.stderr, done.returncode) == (f"jail: the guest had more than {limit} and was ended\n", EXIT_LIMIT)
+
+
+def test_the_limit_that_a_guest_has_passed_is_told(tmp_path: Path, greedy: Path) -> None:
+    """Whatever result it has left."""
+    engine = engine_with(tmp_path / "code", FINISH)
+    (record := tmp_path / "record").mkdir()
+    (record / "result.json").write_text('{"status": "Finished Ok", "virtual_s": 1, "failed": []}')
+    assert engine._kernel is not None
+    engine._kernel = replace(engine._kernel, executable=greedy)  # its last argument is /init.py
+    outcome = engine.run({"seed": 1}, record, 0, lambda event: None)
+    assert outcome.status == "Guest Lost"
+    assert (outcome.error or "").startswith("the guest passed a limit of the jail; its console's last lines:\n")
+    assert "jail: the guest had more than 64 MiB of memory beside the guest's and was ended" in (outcome.error or "")
 
 
 ATTEMPTS = """
@@ -148,6 +267,12 @@ ATTEMPTS = """
     os.symlink("/proc/self/mem", "/run/openbach/mem")
     attempt(os.mknod, "/run/openbach/null", 0o20666, os.makedev(1, 3))
     attempt(os.mknod, "/run/openbach/disk", 0o60666, os.makedev(8, 0))
+    attempt(os.mknod, "/run/openbach/nothing", 0o20666, os.makedev(0, 0))
+    write("/run/openbach/kept")
+    attempt(os.chmod, "/run/openbach/kept", 0o4755)
+    attempt(os.chmod, "/run/openbach/kept", 0o2755)
+    os.close(os.open("/run/openbach/set-id", os.O_CREAT | os.O_WRONLY, 0o4755))
+    os.mknod("/run/openbach/set-id-node", 0o104755)
     attempt(os.link, "/usr/bin/python3.13", "/run/openbach/python")
     attempt(os.open, "/dev/mem", os.O_RDONLY)
     attempt(os.open, "/proc/kcore", os.O_RDONLY)
@@ -168,6 +293,10 @@ def test_a_job_that_is_root_gets_nowhere(tmp_path: Path, monkeypatch: pytest.Mon
     outcome = engine.run({"seed": 1}, record, 0, lambda event: None)
     assert outcome.error is None
     assert json.loads((record / "through").read_text()) == []
+    modes = {one.name: one.lstat().st_mode for one in (record, *record.iterdir())}
+    harmful = stat.S_ISUID | stat.S_ISGID | stat.S_IFCHR
+    assert [name for name, mode in modes.items() if not stat.S_ISLNK(mode) and mode & harmful] == []
+    assert stat.S_IMODE(modes[record.name]) == 0o700
 
 
 LOAD_A_MODULE = """

@@ -7,6 +7,7 @@ import contextlib
 import copy
 import io
 import json
+import re
 import resource
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,7 +24,9 @@ from openbach_run.commands import main
 from openbach_run.commands import run as running
 from openbach_run.engine.virtual import descriptors
 from openbach_run.errors import InputError, SetupError
+from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
+from openbach_run.report.cells import read_campaigns
 from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -183,6 +186,86 @@ def test_inventories(inventory: Any) -> None:
     with tempfile.TemporaryDirectory() as directory, contextlib.suppress(InputError):
         (Path(directory) / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8", errors="replace")
         load_inventory(Path(directory) / "inventory.yml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "all: {vars: {satvpn_networks: {2026-01-01: a}}}",
+            "a mapping with names as keys is expected here, not {datetime.date",
+        ),
+        (
+            "all: {vars: {satvpn_networks: {a: {mtu: {2026-01-01: 2}}}}}",
+            "a whole number is expected here, not {datetime.date",
+        ),
+        (f"all: {{hosts: {{satvpn_pc: {{satvpn_role: {5000 * '1'}}}}}}}", "a whole number of more than 300 digits"),
+        (f"all: {{hosts: {{satvpn_pc: {{satvpn_role: 0x{5000 * '1'}}}}}}}", "a whole number of more than 300 digits"),
+    ],
+)
+def test_an_inventory_with_strange_keys_and_values_is_told(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "inventory.yml").write_text(text)
+    with pytest.raises(InputError, match=re.escape(said)):
+        load_inventory(tmp_path / "inventory.yml")
+
+
+@pytest.mark.parametrize("host", ["!!set {a}", "{a: b}", "[pc]"])
+def test_a_host_of_a_scenario_is_a_name(tmp_path: Path, host: str) -> None:
+    """A set is no kind of value in any YAML (test_yaml_files.py)."""
+    text = f"functions: {{one: {{on: {host}, file_transfer: {{}}}}}}\nend: {{finished: one, stop: []}}\n"
+    (tmp_path / "t.yml").write_text(text)
+    with pytest.raises(InputError, match=r"t\.yml"):
+        expand(tmp_path / "t.yml")
+
+
+JOB = {"general": {"name": "j"}, "platform_configuration": {"command": "j"}, "arguments": {}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"required": [{"name": ["a"], "type": "str"}]}, "required.0.name is ['a'], and should be a text"),
+        ({"required": [{"name": {"a": 1}, "type": "str"}]}, "required.0.name is {'a': 1}, and should be a text"),
+        ({"required": [{"name": "a", "type": "str", "choices": 3}]}, "required.0.choices (a) should be a list"),
+        (
+            {"required": [{"name": "a", "type": "str", "count": 250 * "9"}]},
+            "required.0.count (a) should be like 1, 2-4",
+        ),
+        ({"subcommand": [{"group_name": ["g"], "choices": [{"name": "c"}]}]}, "subcommand.0.group_name is ['g']"),
+        ({"subcommand": [{"group_name": "g", "choices": [{"name": {"c": 1}}]}]}, "choices.0.name is {'c': 1}"),
+        ({"required": [{"name": "a", "type": "str", "limits": {3: 4}}]}, "limits.3 is unknown"),
+        ({"required": [{"name": "a", "type": "str", "limits": {"folder": ["x"]}}]}, "limits.folder is ['x']"),
+    ],
+)
+def test_a_job_with_strange_arguments_is_told(tmp_path: Path, arguments: Any, said: str) -> None:
+    (tmp_path / "j/files").mkdir(parents=True)
+    (tmp_path / "j/files/j.yml").write_text(yaml.safe_dump({**JOB, "arguments": arguments}))
+    with pytest.raises(InputError, match=re.escape(said)):
+        load_packages([tmp_path])
+
+
+RUN = {"run_id": "0", "scenario": "geo", "arguments": {"vpn": "none"}, "seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ([], "[] is no JSON object"),
+        ({"runs": []}, 'has no "command"'),
+        (
+            {"command": "", "runs": [{key: one for key, one in RUN.items() if key != "scenario"}]},
+            'runs.0: has no "scenario"',
+        ),
+        ({"command": "", "runs": [RUN, {**RUN, "seed": None}]}, 'runs.1: "seed" is None'),
+        ({"command": "", "runs": [{**RUN, "arguments": {"loss": 1}}]}, 'runs.0: "loss" is 1; a text was expected'),
+        ({"command": "", "runs": [], "plots": {"geo": {"x": "y"}}}, "plots.geo: a measure and a figure were expected"),
+        ({"command": "", "runs": [], "apart": [1]}, '"apart" is [1]'),
+    ],
+)
+def test_a_campaign_that_is_none_is_told(tmp_path: Path, asked: Any, said: str) -> None:
+    (tmp_path / "campaign.json").write_text(json.dumps(asked))
+    with pytest.raises(InputError, match=re.escape(said)):
+        read_campaigns([tmp_path])
 
 
 def test_too_few_open_files_are_told_before_a_guest_starts(monkeypatch: pytest.MonkeyPatch) -> None:

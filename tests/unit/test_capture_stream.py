@@ -53,13 +53,35 @@ def sent(stream: bytes, place: Path, *, piece: int, with_keys: bool = True) -> t
             for start in range(0, len(stream), piece):
                 pipe.write(stream[start : start + piece])
 
-    with io.FileIO(read_end) as pipe, file.open("wb", buffering=0) as keep:
-        capture = _Capture(pipe, keep, with_keys=with_keys)
-        writer = threading.Thread(target=write)
-        writer.start()
-        writer.join()
-        capture.join()
+    capture = _Capture(io.FileIO(read_end), file.open("wb", buffering=0), with_keys=with_keys)
+    writer = threading.Thread(target=write)
+    writer.start()
+    writer.join()
+    capture.join()
     return capture, file.read_bytes()
+
+
+def kept_in(place: Path, stream: bytes) -> _Capture:
+    read_end, write_end = os.pipe()
+    capture = _Capture(io.FileIO(read_end), place.open("wb", buffering=0), with_keys=False)
+    with os.fdopen(write_end, "wb") as pipe:
+        pipe.write(stream)
+    capture.join()
+    return capture
+
+
+def test_a_full_disk_is_named() -> None:
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        kept_in(Path("/dev/full"), b"".join(PACKETS)).wrong()
+
+
+def test_a_capture_has_a_limit_where_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openbach_run.engine.virtual.engine.CAPTURE_LIMIT_BYTES", 1000)
+    stream = b"".join(PACKETS)
+    too_much = kept_in(tmp_path / "kept", stream).wrong() or ""
+    assert "sent more than" in too_much
+    assert (tmp_path / "kept").stat().st_size <= 1000
+    assert kept_in(Path(os.devnull), stream).wrong() is None
 
 
 @pytest.mark.parametrize("piece", [1, 7, 64, 1 << 16])

@@ -115,3 +115,10 @@ def test_the_lock_has_every_python_package_that_the_command_needs() -> None:
     needed = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
     locked = re.findall(r"^([\w.-]+)==", (REPOSITORY / "requirements.lock").read_text(), re.MULTILINE)
     assert {re.match(r"[\w.-]+", one)[0].lower() for one in needed} <= {*locked}  # type: ignore[index]
+
+
+def test_yaml_is_read_in_one_place() -> None:
+    """Where its aliases are counted."""
+    loads = re.compile(r"\byaml\.(?:\w*load\w*|\w*Loader|compose|parse|scan)\b")
+    found = {name for name, file in MODULES.items() if loads.search(file.read_text())}
+    assert found == {"openbach_run.yaml_loaders"}

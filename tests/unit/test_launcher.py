@@ -84,7 +84,7 @@ def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, s
 
 MAKES_ENVIRONMENTS = """#!/bin/sh
 echo "$*" >> "{folder}/started"
-[ "$1 $2" != "-m venv" ] || { mkdir -p "$3/bin" && for name in python pip uv; do ln -s {true} "$3/bin/$name"; done; }
+[ "$1 $2 $3" != "-I -m venv" ] || { mkdir -p "$4/bin" && for name in python pip uv; do ln -s {true} "$4/bin/$name"; done; }
 """
 
 
@@ -144,7 +144,7 @@ def test_packages_come_by_uv_unless_pip_knows_where_they_are(
     (tmp_path / "tool").write_text(TOOL)
     (tmp_path / "python3").write_text(
         f"""#!/bin/sh
-[ "$1 $2" != "-m venv" ] || {{ mkdir -p "$3/bin" && for name in python pip uv; do cp {tmp_path}/tool "$3/bin/$name"; done; }}
+[ "$1 $2 $3" != "-I -m venv" ] || {{ mkdir -p "$4/bin" && for name in python pip uv; do cp {tmp_path}/tool "$4/bin/$name"; done; }}
 """
     )
     for name in ("tool", "python3"):
@@ -163,3 +163,14 @@ def test_what_is_compiled_once_is_kept() -> None:
     command = [str(entry.LAUNCHER), "python", "-c", "import sys; print(sys.dont_write_bytecode)"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OPENBACH_RUN_EXTRA": "dev"}
     assert subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout == "False\n"
+
+
+def test_nothing_of_the_directory_it_is_typed_in_is_run(tmp_path: Path) -> None:
+    """Modules of Python there came before the standard library's."""
+    (tmp_path / "argparse.py").write_text("open('run', 'w')")
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"}
+    done = subprocess.run(
+        [entry.LAUNCHER, "--version"], check=False, cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "run").exists()

@@ -200,3 +200,23 @@ def test_half_a_statistic_is_none(tmp_path: Path) -> None:
     lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in sent)
     (tmp_path / "statistics.jsonl").write_text(lines + '{"_metadata": {"job_na')
     assert statistics(tmp_path) == sent
+
+
+def test_of_a_records_command_only_scenario_values_and_seed_are_taken() -> None:
+    one = replace(
+        RECORD,
+        command="./openbach-run scenarios/geo.json x=1 --with /evil --seeds 9, --results=/tmp",
+        arguments={"vpn": "none"},
+        seed=3,
+    )
+    assert one.repetition == ["scenarios/geo.json", "vpn=none", "--seeds=3,"]
+    assert one.options == ["--results", "--with"]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("", {}), ("./openbach-run --with=/evil geo", {}), ("./openbach-run geo", {"--with": "/evil"}), ("'", {})],
+)
+def test_an_option_in_place_of_a_scenario_or_a_value_is_refused(command: str, arguments: dict[str, str]) -> None:
+    with pytest.raises(InputError):
+        replace(RECORD, command=command, arguments=arguments).repetition  # noqa: B018

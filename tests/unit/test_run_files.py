@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable
-from dataclasses import replace
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,14 +22,17 @@ from openbach_run.campaign.execute import PlannedRun, execute_run
 from openbach_run.campaign.spec import CellSpec, Origin
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.engine.contract import Outcome
-from openbach_run.engine.virtual.engine import _EventReader
+from openbach_run.engine.virtual.engine import _EventReader, tidy
 from openbach_run.engine.virtual.outcome import outcome_of
+from openbach_run.openbach.measures import Declared, Measure
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results import run_files
+from openbach_run.results.files import write_parquet
 from openbach_run.results.measures import measures
 from openbach_run.results.record import DAMAGED, Store, events, statistics
 from openbach_run.results.run_files import DamagedRecord
 
+NOBODY = 65534
 METADATA = {"job_name": "file_transfer", "agent_name": "pc", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
 
 
@@ -126,6 +131,15 @@ def test_a_record_is_written_in_place_of_what_a_guest_left(tmp_path: Path, kind:
         ("garbage\n", "line 2: Expecting value"),
         (statistic(transfer_time_s=float("nan")), "line 2: NaN is not a finite number"),
         (statistic(transfer_time_s=1).replace("1,", "1e999,", 1), "line 2: 1e999 is not a finite number"),
+        (statistic(transfer_time_s=10**400), "line 2: 10+ is not a finite number"),
+        (statistic(transfer_time_s=-(10**309)), "line 2: -10+ is not a finite number"),
+        ('{"_metadata": {"job_name": "a", "time": 1' + 400 * "0" + "}}\n", "line 2: 10+ is not a finite number"),
+        ('{"_metadata": {"job_name": "a", "time": 1e300}}\n', r'line 2: _metadata: "time" is 1e\+300; at most 10+ ms'),
+        (
+            '{"_metadata": {"job_name": "a", "time": "noon"}}\n',
+            "line 2: _metadata: \"time\" is 'noon'; float was expected",
+        ),
+        (r'{"_metadata": {"job_name": "a", "suffix": "\ud800"}}' + "\n", "line 2: 'utf-8' codec"),
         (statistic(transfer_time_s="fast"), "line 2: transfer_time_s is 'fast', not a number"),
         (statistic(interval_goodput_bps=[1]), r"line 2: interval_goodput_bps is \[1\], not a number"),
         ("[" * 100_000 + "\n", "line 2: nested too deeply"),
@@ -144,7 +158,8 @@ def test_a_bad_statistic_is_named(run_dir: Path, line: str, wrong: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["{}", "[]", '{"status": 1, "virtual_s": 1, "failed": []}', '{"status": "Fine", "virtual_s": 1, "failed": []}',
-     '{"status": "Finished Ok", "virtual_s": "1", "failed": []}', '{"status": "Finished Ok", "virtual_s": NaN, "failed": []}',
+     '{"status": "Finished Ok", "virtual_s": 1e99, "failed": []}', '{"status": "Finished Ok", "virtual_s": "1", "failed": []}',
+     '{"status": "Finished Ok", "virtual_s": NaN, "failed": []}',
      '{"status": "Finished Ko", "virtual_s": 1, "failed": [3]}', '{"status": "Finished Ko", "virtual_s": 1, "failed": [{}]}'],
 )  # fmt: skip
 def test_a_result_of_another_form_is_named(run_dir: Path, text: str) -> None:
@@ -165,13 +180,17 @@ def test_no_console_is_a_reason(run_dir: Path) -> None:
     assert (told.status, told.error) == (DAMAGED, "the guest left console.log: no such file")
 
 
+@dataclass
 class LeavesGarbage:
-    """An engine whose run ends well and has left a line that is none."""
+    """An engine whose run ends well and has left these statistics and events."""
 
+    statistics: str
+    events: str = ""
     packages = ("made-up_1",)
 
     def run(self, spec: object, place: Path, cpu: int, on_event: object) -> Outcome:
-        (place / "statistics.jsonl").write_text(statistic(transfer_time_s="fast"))
+        (place / "statistics.jsonl").write_text(self.statistics)
+        (place / "events.jsonl").write_text(self.events)
         return Outcome("Finished Ok", 30.0, 1.0, "ab", None)
 
 
@@ -183,13 +202,60 @@ class Spec:
         return {}
 
 
-def test_a_run_that_leaves_garbage_fails_and_no_other(tmp_path: Path) -> None:
+ONE_OF_MANY = {"job_name": "many", "agent_name": "pc", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
+
+
+def flow(suffix: str, *rates_bps: float, time: float = 1) -> str:
+    return "".join(
+        json.dumps({"rate_bps": rate, "_metadata": {**ONE_OF_MANY, "suffix": suffix, "time": time * number}}) + "\n"
+        for number, rate in enumerate(rates_bps)
+    )
+
+
+def many(**measure: object) -> Declared:
+    named = {"column": "rate", "statistic": "rate_bps", "unit": "", "title": "", **measure}
+    return {"many": (Measure(**named),)}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("left", "declared", "said"),
+    [
+        (statistic(transfer_time_s="fast"), OURS, "line 1: transfer_time_s is 'fast', not a number"),
+        (statistic(transfer_time_s=10**400), OURS, "line 1: 1000"),
+        (statistic(bytes=1e300), OURS, "bytes: median of bytes is not a whole number up to 9223372036854775807"),
+        (flow("", 1e308, 1e308), many(take="mean"), "rate: mean of rate_bps is not a finite number"),
+        (flow("", 1e308, 1e308), many(take="sum"), "rate: sum of rate_bps is not a finite number"),
+        (flow("", 1e308, 1e308), many(take="median"), "rate: median of rate_bps is not a finite number"),
+        (flow("", 1e308), many(factor=10.0), "rate: median of rate_bps is not a finite number"),
+        (flow("", 1e308), many(type="int", factor=10.0), "rate: median of rate_bps is not a whole number"),
+        (flow("1", 1e300, 1e300) + flow("2", 1, 1), many(take="fairness"), "fairness of rate_bps is not a finite"),
+        (flow("1", 1, 1) + flow("2", -1, -1), many(take="first_share_pct"), "first_share_pct of rate_bps is not a finite"),
+        (flow("1", 1e308, 1e308, time=1e13) + flow("2", 1, 1), many(take="total_rate"), "total_rate of rate_bps is not"),
+    ],
+)  # fmt: skip
+def test_a_run_that_leaves_garbage_fails_and_no_other(tmp_path: Path, left: str, declared: Declared, said: str) -> None:
     store = Store(tmp_path)
     store.runs.mkdir()
-    planned = PlannedRun(Spec(), LeavesGarbage(), "command", OURS)  # type: ignore[arg-type]
-    _, record = execute_run(planned, store, 0, lambda event: None)
+    planned = PlannedRun(Spec(), LeavesGarbage(left), "command", declared)  # type: ignore[arg-type]
+    place, record = execute_run(planned, store, 0, lambda event: None)
     assert (record.status, record.measures) == (DAMAGED, {})
-    assert record.error == "the run left statistics.jsonl, line 1: transfer_time_s is 'fast', not a number"
+    assert str(record.error).startswith("the run left statistics.jsonl")
+    assert said in str(record.error)
+    store.keep(place, record)
+    write_parquet([record], tmp_path / "results.parquet")
+    assert (kept := store.load(record.run_id)) and kept.error == record.error
+
+
+def test_flows_without_time_between_their_intervals_have_no_rate(run_dir: Path) -> None:
+    (run_dir / "statistics.jsonl").write_text(flow("1", 1, 1, time=0) + flow("2", 1, 1, time=0))
+    assert measures(run_dir, many(take="total_rate")) == {}
+
+
+@pytest.mark.parametrize("t_s", [-1, 1e11, 10**400])
+def test_an_event_of_no_time_is_named(run_dir: Path, t_s: float) -> None:
+    (run_dir / "events.jsonl").write_text(json.dumps({"t_s": t_s, "event": "heartbeat"}) + "\n")
+    with pytest.raises(DamagedRecord, match=r"line 1: .*(0 to 10000000000 s was expected|not a finite number)"):
+        events(run_dir)
 
 
 def test_a_finished_record_whose_events_are_damaged_later_keeps_its_row(
@@ -235,10 +301,61 @@ def test_limits_hold_for_every_kind_of_file(run_dir: Path, fill: Callable[[Path]
     assert list(run_dir.iterdir()) == []
 
 
+def test_modes_that_a_guest_gave_do_not_stay(run_dir: Path, tmp_path: Path) -> None:
+    """Neither one that runs with its owner's rights, nor one that keeps its owner out, nor a way in for others."""
+    (host := tmp_path / "host").touch(0o644)
+    (run_dir / "link").symlink_to(host)
+    (run_dir / "jobs/closed").mkdir(parents=True)
+    (set_id := run_dir / "jobs/closed/set-id").touch()
+    for place, mode in {set_id: 0o6777, set_id.parent: 0, run_dir / "jobs": 0o777, run_dir: 0o500}.items():
+        place.chmod(mode)
+    run_files.restrict(run_dir)
+    modes = {place.name: place.lstat().st_mode & 0o7777 for place in (run_dir, *run_dir.rglob("*"), host)}
+    assert modes == {run_dir.name: 0o700, "jobs": 0o700, "closed": 0o700, "set-id": 0o600, "link": 0o777, "host": 0o644}
+
+
+def test_no_other_user_reaches_what_a_run_leaves(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.opened():
+        assert store.begin("run").stat().st_mode & 0o7777 == 0o700
+
+
 def test_a_tree_deeper_than_any_path_is_removed(run_dir: Path) -> None:
     deep(run_dir, 6000)
     run_files.remove(run_dir)
     assert not run_dir.exists()
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[Path]:
+    """The test goes on as one, with a directory of its own: root could look into a directory of mode 0."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:  # pytest's own directories are closed to others
+        if os.geteuid():
+            yield Path(place)
+            return
+        os.chown(place, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            yield Path(place)
+        finally:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize("mode", [0, 0o100, 0o500, 0o555])
+def test_modes_of_directories_keep_nobody_out(ordinary_user: Path, mode: int) -> None:
+    run = ordinary_user / "run"
+    (run / "jobs/1").mkdir(parents=True)
+    (run / "jobs/1/stdout").write_text("said\n")
+    (run / "link").symlink_to(ordinary_user)
+    ordinary_user.chmod(0o711)
+    for folder in (run / "jobs/1", run / "jobs", run):
+        folder.chmod(mode)
+    assert tidy(run, {"seed": 1}) is None
+    run_files.write_new(run, "record.json", "{}")
+    run_files.pack(run, ("record.json", "link"))
+    assert run_files.content(run, "jobs/1/stdout") == b"said\n"
+    assert run_files.content(run, "run.json") == b'{"seed": 1}'
+    assert stat.S_IMODE(ordinary_user.stat().st_mode) == 0o711
 
 
 def deep(place: Path, depth: int) -> None:

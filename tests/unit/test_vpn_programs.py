@@ -16,8 +16,10 @@ import pytest
 from openbach_run.additions import is_used
 from openbach_run.engine.virtual import programs
 from openbach_run.engine.virtual.image import code_identity
+from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.programs import HOST_VARIABLE, ensure_programs, host_programs
 from openbach_run.errors import SetupError
+from openbach_run.paths import cache_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "vpn-configs"
@@ -40,23 +42,33 @@ def progress(text: str, part: float) -> None:
     TOLD.append((text, part))
 
 
+def jail() -> Jail:
+    return ensure_jail(cache_directory(), ROOT / "kernel", progress)
+
+
+@pytest.fixture(autouse=True)
+def jail_is_there() -> None:
+    """Before a test hides the compiler."""
+    jail()
+
+
 def test_a_program_is_built_once_and_only_for_who_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = "import sys; print('0.5 compiling', flush=True); open(sys.argv[3] + '/mined', 'x').write(sys.argv[1])"
     parts = made_up_vpn(tmp_path / "vpns", monkeypatch, builder)
     other = {name: folder for name, folder in parts.items() if name.endswith("other")}
-    assert ensure_programs(tmp_path / "cache", other, progress) == {}
+    assert ensure_programs(tmp_path / "cache", other, jail, progress) == {}
     assert not (tmp_path / "cache").exists()
     TOLD.clear()
-    first = ensure_programs(tmp_path / "cache", parts, progress)
+    first = ensure_programs(tmp_path / "cache", parts, jail, progress)
     assert first["bin/mined"].read_text() == str(tmp_path / "vpns/mine")
     assert TOLD == [("building mined 1.0.0: compiling", 0.5)]
-    assert ensure_programs(tmp_path / "cache", parts, progress) == first
+    assert ensure_programs(tmp_path / "cache", parts, jail, progress) == first
 
 
 def test_what_cannot_be_built_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = made_up_vpn(tmp_path / "vpns", monkeypatch, "import sys; sys.exit('cargo is missing on this machine')")
     with pytest.raises(SetupError, match=r"building mined 1\.0\.0 failed: cargo is missing on this machine"):
-        ensure_programs(tmp_path / "cache", parts, progress)
+        ensure_programs(tmp_path / "cache", parts, jail, progress)
     assert not [entry for entry in (tmp_path / "cache").iterdir() if entry.suffix == ""]
 
 
@@ -65,7 +77,7 @@ def test_without_cargo_the_command_says_so(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(
         SetupError, match=r"vpncloud 2\.3\.0 is built from crates\.io, and cargo is missing on this machine"
     ):
-        ensure_programs(tmp_path / "cache", {"vpn-configs/vpncloud": CONFIGS / "vpncloud"}, progress)
+        ensure_programs(tmp_path / "cache", {"vpn-configs/vpncloud": CONFIGS / "vpncloud"}, jail, progress)
 
 
 def test_what_a_build_needs_is_installed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +85,7 @@ def test_what_a_build_needs_is_installed_first(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     (tmp_path / "apt-get").touch(0o755)
     with pytest.raises(SetupError, match=r"sudo apt-get install clang cmake make$"):
-        ensure_programs(tmp_path / "cache", {"vpn-configs/rosenpass": CONFIGS / "rosenpass"}, progress)
+        ensure_programs(tmp_path / "cache", {"vpn-configs/rosenpass": CONFIGS / "rosenpass"}, jail, progress)
 
 
 @pytest.mark.parametrize("kind", sorted(file.parent.name for file in CONFIGS.glob("*/vpn.json")))
@@ -88,11 +100,11 @@ def test_what_a_registry_has_is_pinned_by_its_hash(kind: str) -> None:
 def test_words_about_the_build_build_nothing_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = "import sys; open(sys.argv[3] + '/mined', 'x').close()"
     parts = made_up_vpn(tmp_path / "vpns", monkeypatch, builder)
-    first = ensure_programs(tmp_path / "cache", parts, progress)
+    first = ensure_programs(tmp_path / "cache", parts, jail, progress)
     (tmp_path / "vpns/builder.py").write_text(f"# a comment\n{builder}")
-    assert ensure_programs(tmp_path / "cache", parts, progress) == first
+    assert ensure_programs(tmp_path / "cache", parts, jail, progress) == first
     (tmp_path / "vpns/builder.py").write_text(f"import os; {builder}")
-    assert ensure_programs(tmp_path / "cache", parts, progress) != first
+    assert ensure_programs(tmp_path / "cache", parts, jail, progress) != first
 
 
 # Go modules
@@ -118,16 +130,18 @@ def go_module(
     place: Path, monkeypatch: pytest.MonkeyPatch, version: str = "1.24.4", sha256: str = ""
 ) -> dict[str, Path]:
     """A VPN with two programs of a Go module, on a machine with that version of Go."""
-    archive = place / "module.zip"
+    (place / "path").mkdir()
+    archive = place / "path/module.zip"
     with zipfile.ZipFile(archive, "w") as opened:
         opened.writestr("example.org/mine@v1.0.0/go.mod", "module example.org/mine\n\ngo 1.24.0\n")
     sha256 = sha256 or hashlib.sha256(archive.read_bytes()).hexdigest()
     recipe = {"go": "example.org/mine", "version": "1.0.0", "sha256": sha256, "also": ["mine"]}
     (place / "vpn").mkdir()
     (place / "vpn/vpn.json").write_text(json.dumps({"programs": {"mined": recipe}}))
-    (place / "path").mkdir()
     if version:
-        (place / "path/go").write_text(GO.format(python=sys.executable, archive=archive, version=version))
+        (place / "path/go").write_text(
+            GO.format(python=Path(sys.executable).resolve(), archive=archive, version=version)
+        )
         (place / "path/go").chmod(0o755)
     monkeypatch.setenv("PATH", str(place / "path"))
     return {"vpn-configs/vpn": place / "vpn"}
@@ -136,7 +150,7 @@ def go_module(
 def test_the_programs_of_a_go_module_are_built_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = go_module(tmp_path, monkeypatch)
     TOLD.clear()
-    found = ensure_programs(tmp_path / "cache", parts, progress)
+    found = ensure_programs(tmp_path / "cache", parts, jail, progress)
     assert {place: file.read_text() for place, file in found.items()} == {
         "bin/mined": "./cmd/mined 0",
         "bin/mine": "./cmd/mine 0",
@@ -162,7 +176,7 @@ def test_a_go_module_that_cannot_be_built_says_why(
 ) -> None:
     parts = go_module(tmp_path, monkeypatch, version, sha256)
     with pytest.raises(SetupError, match=said):
-        ensure_programs(tmp_path / "cache", parts, progress)
+        ensure_programs(tmp_path / "cache", parts, jail, progress)
     assert not [entry for entry in (tmp_path / "cache").iterdir() if entry.suffix == ""]
 
 

@@ -32,7 +32,11 @@ def locked(tmp_path: Path) -> Iterator[TestClient]:
         yield visitor
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "[", "10.0.0.1"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "[", "10.0.0.1", "evil@127.0.0.1",
+     "@127.0.0.1", "evil:x@localhost:8000", "127.0.0.1/evil", "127.0.0.1?evil", "127.0.0.1#evil", "127.0.0.1:evil"],
+)  # fmt: skip
 def test_other_names_of_this_machine_are_refused(client: TestClient, host: str) -> None:
     assert client.get("/version/", headers={"Host": host}).status_code == 403
 

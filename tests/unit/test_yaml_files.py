@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Iterator
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +62,72 @@ def test_what_json_changes_is_not_kept(tmp_path: Path, cache: Path) -> None:
     with pytest.raises(InputError, match=r"(?s)one\.yml: .*line 2"):
         read_yaml(written(tmp_path, "a: 1\n{\n"))
     assert not kept(cache)
+
+
+def nine_of_nine(first: str, opening: str, closing: str) -> str:
+    """Eleven lines, each but the first with nine times the one before."""
+    lines = [f"a0: &a0 {first}"]
+    for number in range(1, 11):
+        same = ", ".join(9 * [f"*a{number - 1}"])
+        lines.append(f"a{number}: &a{number} {opening}{same}{closing}")
+    return "\n".join(lines)
+
+
+LAUGHS = nine_of_nine("ha", "[", "]")
+MERGED = nine_of_nine("{a: b}", "{<<: [", "]}")
+LONG_TEXT = f"a: &a {'x' * 100_000}\nb: [{', '.join(100 * ['*a'])}]\n"
+
+
+@pytest.mark.parametrize("read", [read_yaml, read_texts])
+@pytest.mark.parametrize("text", [LAUGHS, MERGED, LONG_TEXT], ids=["lists", "merged", "one long text"])
+def test_aliases_count_as_if_they_were_written_out(
+    tmp_path: Path, cache: Path, read: Callable[[Path], Any], text: str
+) -> None:
+    """With 400 MB of memory; they stand for gigabytes."""
+    file = written(tmp_path, text)
+    with limited_memory(), pytest.raises(InputError, match=r"(?s)one\.yml: .*longer than 4 MiB.*line \d+, column"):
+        read(file)
+    assert not kept(cache)
+
+
+@contextlib.contextmanager
+def limited_memory() -> Iterator[None]:
+    """Lets this process have 400 MB more than it has: what passes that is a MemoryError."""
+    has_kb = int(Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, ((has_kb << 10) + (400 << 20), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize("read", [read_yaml, read_texts])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("&a [*a]", "an alias stands for what it is in"),
+        ("a: &a {b: {c: *a}}", "an alias stands for what it is in"),
+        ("on: !!set {a}", "!!set is no kind of value here"),
+        ("on: !!binary aGE=", "!!binary is no kind of value here"),
+        ("a: [" + 5000 * "[", "nested too deeply"),
+        ("a: " + (4 << 20) * "x", "longer than 4 MiB"),
+    ],
+)
+def test_what_no_json_could_hold_is_refused(
+    tmp_path: Path, cache: Path, read: Callable[[Path], Any], text: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=f"(?s)one\\.yml: .*{words}"):
+        read(written(tmp_path, text))
+
+
+def test_aliases_that_stand_for_little_are_read(tmp_path: Path, cache: Path) -> None:
+    assert read_texts(written(tmp_path, "a: &a [x]\nb: *a\nc: [*a, *a]\n")) == {
+        "a": ["x"],
+        "b": ["x"],
+        "c": [["x"], ["x"]],
+    }
+    assert read_yaml(written(tmp_path, "a: &a {x: 1}\nb: {<<: *a, y: 2}\n")) == {"a": {"x": 1}, "b": {"x": 1, "y": 2}}
 
 
 def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path, cache: Path) -> None:

@@ -72,6 +72,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--runs", type=_count, default=3, metavar="N|all",
         help="how many runs are repeated, evenly spread over all (default 3)",
     )  # fmt: skip
+    made.add_argument("--with", type=Path, action="append", default=[], metavar="DIR", dest="additions",
+        help="for runs that were made with it: it is taken from no record",
+    )  # fmt: skip
+    made.add_argument("--jobs", type=Path, action="append", default=[], metavar="PATH", help="the same")
+    made.add_argument("--inventory", type=Path, metavar="FILE", help="the same")
     made.add_argument("--without-bundle", action="store_true", help="leave the bundle out (210 MB)")
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
@@ -82,10 +87,17 @@ def main(argv: list[str]) -> int:
     if arguments.verify is not None:
         if arguments.results or arguments.output:
             raise InputError("--verify ARCHIVE: takes no RESULTS and no -o")
-        return _verify(arguments.verify, arguments.runs, arguments.quiet)
+        return _verify(arguments.verify, arguments.runs, _options(arguments))
     if not arguments.results or arguments.output is None:
         raise InputError("name results directories, and the archive to make: archive RESULTS… -o DIR")
-    return _archive(arguments.results, arguments.output, arguments.runs, not arguments.without_bundle, arguments.quiet)
+    return _archive(arguments, _options(arguments))
+
+
+def _options(arguments: argparse.Namespace) -> list[str]:
+    """What each repetition gets beside what its record says."""
+    named = [("--with", one) for one in arguments.additions] + [("--jobs", one) for one in arguments.jobs]
+    named += [("--inventory", arguments.inventory)] if arguments.inventory else []
+    return [*(str(word) for pair in named for word in pair), *(["--quiet"] if arguments.quiet else [])]
 
 
 def _count(text: str) -> int:
@@ -94,22 +106,24 @@ def _count(text: str) -> int:
     return sys.maxsize if text == "all" else int(text)
 
 
-def _archive(results: Sequence[Path], output: Path, runs: int, with_bundle: bool, quiet: bool) -> int:
+def _archive(arguments: argparse.Namespace, options: Sequence[str]) -> int:
+    results: list[Path] = arguments.results
+    output: Path = arguments.output
     campaigns = read_campaigns(results)
     if output.exists():
         raise InputError(f"-o {output}: is there already")
     if len({one.resolve().name for one in results}) < len(results):
         raise InputError("two of the results directories have the same name")
     for directory in results:
-        if not _same(directory, runs, quiet):
+        if not _same(directory, arguments.runs, options):
             raise SetupError(f"{directory}: this checkout is not the one that made these results (see above)")
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
     for directory in results:
         shutil.copytree(directory, new / "results" / directory.resolve().name, symlinks=True)
-    _command("report", *map(str, results), "-o", str(new / "report"), *(["--quiet"] if quiet else []))
-    if with_bundle:
-        _put_bundle(new / BUNDLE, quiet)
+    _command("report", *map(str, results), "-o", str(new / "report"), *(["--quiet"] if arguments.quiet else []))
+    if not arguments.without_bundle:
+        _put_bundle(new / BUNDLE, arguments.quiet)
     commands = "\n".join(f"    {command}" for command in campaigns.commands)
     (new / "README.md").write_text(README.format(commands=commands, sums=SUMS), encoding="utf-8")
     (new / SUMS).write_text(
@@ -129,14 +143,17 @@ def _put_bundle(place: Path, quiet: bool) -> None:
         write(place.absolute(), made.start, made.content, 12, reporter.show)
 
 
-def _verify(archive: Path, runs: int, quiet: bool) -> int:
+def _verify(archive: Path, runs: int, options: Sequence[str]) -> int:
     if not (archive / SUMS).is_file():
         raise InputError(f"{archive}: is no archive: it has no {SUMS}")
     wrong = list(_wrong_files(archive))
     for line in wrong:
         print(f"openbach-run: {archive}: {line}", file=sys.stderr)
-    same = [_same(directory, runs, quiet) for directory in sorted((archive / "results").iterdir())]
-    return int(bool(wrong) or not all(same))
+    if wrong:
+        print(f"openbach-run: {archive}: it is not what was archived: nothing of it is repeated", file=sys.stderr)
+        return 1
+    same = [_same(directory, runs, options) for directory in sorted((archive / "results").iterdir())]
+    return int(not all(same))
 
 
 def _wrong_files(archive: Path) -> Iterator[str]:
@@ -154,36 +171,39 @@ def _files(directory: Path) -> list[Path]:
     return sorted(file for file in directory.rglob("*") if file.is_file())
 
 
-def _same(results: Path, count: int, quiet: bool) -> bool:
+def _same(results: Path, count: int, options: Sequence[str]) -> bool:
     """Repeats some finished runs of a results directory; says of each whether its packets are the same."""
     finished = [record for record in Store(results).all() if record.finished and record.clock == VIRTUAL]
     if not finished and count:
         raise InputError(f"{results}: no run in virtual time has finished: of others no packet is the same again")
     chosen = finished[:: max(1, -(-len(finished) // count))] if count else []
-    same = [_is_same(record, quiet) for record in chosen]
+    same = [_is_same(record, options) for record in chosen]
     if chosen:
         print(f"{results}: {sum(same)} of {len(same)} runs repeated have the same packets ({len(finished)} finished)")
     return all(same)
 
 
-def _is_same(record: Record, quiet: bool) -> bool:
+def _is_same(record: Record, options: Sequence[str]) -> bool:
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
-        words = shlex.split(record.command)[1:]
-        _command(*words, "--results", name, *(["--quiet"] if quiet else []))
+        _command(*record.repetition, *options, "--results", name)
         again = next((one for one in Store(Path(name)).all() if one.seed == record.seed), None)
+    lacking = [one for one in record.options if one not in options]
+    hint = (
+        f" (without {', '.join(lacking)}, which is not taken from a record: give it to this command)" if lacking else ""
+    )
     if again is None or not again.finished:
-        print(f"{record.run_id}: did not finish: {record.command}", file=sys.stderr)
+        print(f"{record.run_id}: did not finish{hint}: {record.command}", file=sys.stderr)
         return False
     if again.capture_hash == record.capture_hash:
         return True
     differing = [key for key, value in record.identity.items() if again.identity.get(key) != value]
     reasons = [f"  {key}: {record.identity[key]} then, {again.identity.get(key)} now" for key in differing]
-    print("\n".join([f"{record.run_id}: other packets than then: {record.command}", *reasons]), file=sys.stderr)
+    print("\n".join([f"{record.run_id}: other packets than then{hint}: {record.command}", *reasons]), file=sys.stderr)
     return False
 
 
 def _command(*words: str) -> None:
     """This command again, in a process of its own; its table is not of interest. Raises SetupError."""
-    done = subprocess.run([sys.executable, "-m", "openbach_run", *words], check=False, stdout=subprocess.DEVNULL)
+    done = subprocess.run([sys.executable, "-P", "-m", "openbach_run", *words], check=False, stdout=subprocess.DEVNULL)
     if done.returncode not in (0, 1):
         raise SetupError(f"openbach-run {shlex.join(words)} ended with exit code {done.returncode}")

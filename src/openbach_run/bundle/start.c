@@ -283,7 +283,7 @@ __attribute__((noreturn)) static void run_python(const char *place, char *const 
 int main(int argc, char **argv)
 {
 	char self[PATH_MAX] = "", end[END_SIZE + 1] = "", identity[17];
-	char *const command[] = { "-m", "openbach_run" };
+	char *const command[] = { "-P", "-m", "openbach_run" };
 	const char *place;
 
 	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
@@ -301,5 +301,5 @@ int main(int argc, char **argv)
 	ensure(place);
 	setenv("OPENBACH_RUN_BUNDLE", self, 1);
 	setenv("XDG_CACHE_HOME", place, 1); /* the cache entries in the bundle, and those made with it */
-	run_python(place, command, 2, argv + 1, argc - 1);
+	run_python(place, command, 3, argv + 1, argc - 1);
 }

@@ -112,7 +112,10 @@ class Executor:
             raise
         finally:
             with self._lock:
-                self._write_results(self.known(runs))
+                try:
+                    self._write_results(self.known(runs))
+                except OSError as error:  # on a full disk, say: then the first error names the file
+                    raise next((one for one in self._errors if getattr(one, "filename", None)), error) from error
         if self._errors:
             raise self._errors[0]
 

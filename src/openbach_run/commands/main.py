@@ -210,11 +210,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"openbach-run: {error}", file=sys.stderr)
         return FAILED
     except OSError as error:
-        print(f"openbach-run: {error}. What finished is kept; the same command goes on from there", file=sys.stderr)
+        print(
+            f"openbach-run: {_first(error)}. What finished is kept; the same command goes on from there",
+            file=sys.stderr,
+        )
         return FAILED
     except KeyboardInterrupt:
         print("openbach-run: interrupted. What finished is kept; the same command goes on from there", file=sys.stderr)
         return INTERRUPTED
+
+
+def _first(error: OSError) -> OSError:
+    """The first error that names a file: what has finished is then written down, which may fail for the same reason."""
+    found, one = error, error.__context__
+    while isinstance(one, OSError):
+        found = one if one.filename else found
+        one = one.__context__
+    return found
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -371,7 +371,7 @@ def _execute(spec: Mapping[str, Any], parts: Parts) -> Left:
         ]))  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name, _free_cpu() as cpu:
         run_dir = Path(name) / "run"
-        run_dir.mkdir()
+        run_dir.mkdir(0o700)
         outcome = engine.run(spec, run_dir, cpu, lambda event: None)
         if outcome.status == FINISHED:
             run_files.pack(run_dir, LEFT_OUT)

@@ -131,7 +131,7 @@ class _Functions:
             }
         else:
             host, (job, arguments) = body.pop("on", None), body.popitem() if body else (None, None)
-            if body or host is None or not isinstance(arguments, dict):
+            if body or not isinstance(host, str) or not isinstance(arguments, dict):
                 text = "should have `on`, a host, and a job with its arguments, or `stop`; and may have"
                 raise self._source.wrong(f"{text} {listed(WAITS)}", *place)
             if host not in self._entities:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -19,8 +19,8 @@ WAIT_LISTS = ("running_ids", "ended_ids", "launched_ids", "finished_ids")
 CONTROLLER_FILES = PurePosixPath("/opt/openbach/controller/files")
 
 
-def read_function(entry: Any, at: str, jobs: Mapping[str, Job], ids: set[int]) -> dict[str, Any]:
-    """A function in stored form, but for the functions that it waits for."""
+def read_function(entry: Any, at: str, jobs: Mapping[str, Job], ids: Collection[int]) -> dict[str, Any]:
+    """A function in stored form, but for the functions that it waits for. `ids` are those of the functions before it."""
     check_type(entry, dict, at)
     wait = read_entry(entry, "wait", dict, at, {})
     time = read_entry(wait, "time", NUMBER, f"{at}.wait", 0)
@@ -110,7 +110,7 @@ def _cell(value: Any) -> str:
     return "null" if value is None else json.dumps(value) if isinstance(value, (dict, list)) else str(value)
 
 
-def _check_row(number: int, label: str, ids: set[int]) -> None:
+def _check_row(number: int, label: str, ids: Collection[int]) -> None:
     if not -(2**31) <= number < 2**31:
         raise ValueError("integer out of range\n")
     if len(label) > MAX_LENGTH:
@@ -138,7 +138,7 @@ def _on_fail(on_fail: dict[str, Any], policy: str, at: str) -> dict[str, Any]:
         return {**stored, "delay": to_stored(delay, "float"), "retry": whole_number(retry)}
 
 
-def add_waits(wait: dict[str, Any], function: dict[str, Any], at: str, ids: list[int]) -> None:
+def add_waits(wait: dict[str, Any], function: dict[str, Any], at: str, ids: Collection[int]) -> None:
     for key in WAIT_LISTS:
         numbers = read_entry(wait, key, list, at, [])
         for index, number in enumerate(numbers):

@@ -151,23 +151,33 @@ def _check_tree(file: Path, at: str, tree: Any) -> None:
     _mapping(file, at, tree)
     for kind in ("required", "optional"):
         for place, argument in _entries(file, f"{at}.{kind}", tree.get(kind)):
-            if not argument.get("name"):
-                raise InputError(f"{file}: {place}.name is missing")
+            _check_name(file, place, argument, "name")
+            if not isinstance(argument.get("choices") or [], list):
+                raise InputError(f"{file}: {place}.choices ({argument['name']}) should be a list")
             if str(argument.get("type")) not in TYPES:
                 raise InputError(f"{file}: {place}.type ({argument['name']}) should be one of {', '.join(TYPES)}")
-            if not re.fullmatch(r"[+*]|\d+(-\d+)?", str(argument.get("count", 1))):
+            if not re.fullmatch(r"[+*]|[0-9]{1,6}(-[0-9]{1,6})?", str(argument.get("count", 1))):
                 raise InputError(f"{file}: {place}.count ({argument['name']}) should be like 1, 2-4, + or *")
             if kind == "optional" and not argument.get("flag"):
                 raise InputError(f"{file}: {place}.flag ({argument['name']}) is missing: the option, like --size")
             if "limits" in argument:
                 check_declaration(f"{file}: {place}.limits", _mapping(file, f"{place}.limits", argument["limits"]))
     for place, group in _entries(file, f"{at}.subcommand", tree.get("subcommand")):
-        if not group.get("group_name") or not group.get("choices"):
-            raise InputError(f"{file}: {place} should have a group_name, and choices to choose from")
+        _check_name(file, place, group, "group_name")
+        if not group.get("choices"):
+            raise InputError(f"{file}: {place} should have choices to choose from")
         for choice_place, choice in _entries(file, f"{place}.choices", group["choices"]):
-            if not choice.get("name"):
-                raise InputError(f"{file}: {choice_place}.name is missing")
+            _check_name(file, choice_place, choice, "name")
             _check_tree(file, choice_place, choice)
+
+
+def _check_name(file: Path, at: str, entry: Mapping[str, Any], key: str) -> None:
+    if not entry.get(key):
+        raise InputError(f"{file}: {at}.{key} is missing")
+    if not isinstance(entry[key], str):
+        raise InputError(
+            f"{file}: {at}.{key} is {entry[key]!r}, and should be a text (in quotes, if YAML takes it for another)"
+        )
 
 
 def _entries(file: Path, at: str, entries: Any) -> Iterator[tuple[str, dict[str, Any]]]:

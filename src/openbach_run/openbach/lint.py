@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from openbach_run.openbach.functions import WAIT_LISTS
@@ -92,7 +93,7 @@ def _keys(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sce
 
 
 def _waits(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
-    functions = {one["id"]: one for one in scenario.functions}
+    functions = scenario.by_id
     wait = function.get("wait", {})
     for key in WAIT_LISTS:
         if function["id"] in wait.get(key, ()):
@@ -128,14 +129,14 @@ def _schedule(function: dict[str, Any], sent: dict[str, Any], at: str, scenario:
 
 
 def _stops(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
-    kinds = {one["id"]: kind_of(one) for one in scenario.functions}
     kind = kind_of(function)
     if kind not in STOPS:
         return
     ((key, numbers),) = function[kind].items()
     for number in numbers if isinstance(numbers, list) else [numbers]:
-        if kinds.get(number) != STOPS[kind]:
-            is_what = f"is a {kinds[number]}" if number in kinds else "does not exist"
+        known = number in scenario.by_id and kind_of(scenario.by_id[number])
+        if known != STOPS[kind]:
+            is_what = f"is a {known}" if known else "does not exist"
             yield Finding(
                 f"{at}.{kind}.{key}",
                 f"there is nothing to stop: function {number} {is_what}, and should be a {STOPS[kind]}",
@@ -155,9 +156,9 @@ def _job(job: Job, arguments: dict[str, Any], at: str, scenario: Scenario) -> Fo
 
 def _path(argument: Argument, value: list[Any], at: str, scenario: Scenario) -> Found:
     """Function ids that stand for what they started: all but the last one for a scenario."""
-    kinds = {one["id"]: STARTS.get(kind_of(one)) for one in scenario.functions}
     wanted = "scenario" if len(value) > 1 else argument.type
-    if not value or (isinstance(value[0], int) and kinds.get(value[0]) != wanted):
+    found = scenario.by_id.get(value[0]) if value and isinstance(value[0], int) else None
+    if not value or (isinstance(value[0], int) and (found is None or STARTS.get(kind_of(found)) != wanted)):
         yield Finding(at, f"{value}: no function {value[0] if value else ''} here that starts a {wanted}")
 
 
@@ -186,11 +187,22 @@ def _counts(command: Command, arguments: dict[str, Any], at: str) -> Found:
 
 
 def _circles(scenario: Scenario) -> Found:
-    waits = {f["id"]: {n for key in WAIT_LISTS for n in f.get("wait", {}).get(key, ())} for f in scenario.functions}
-    started: set[int] = set()
-    while ready := {number for number, needed in waits.items() if number not in started and needed <= started}:
-        started |= ready
-    circle = sorted(number for number in waits.keys() - started if number not in waits[number])
+    waits = {
+        number: set(chain.from_iterable(one.get("wait", {}).get(key, ()) for key in WAIT_LISTS))
+        for number, one in scenario.by_id.items()
+    }
+    followers: dict[int, list[int]] = {}
+    for number, needed in waits.items():
+        for one in needed:
+            followers.setdefault(one, []).append(number)
+    left = {number: len(needed) for number, needed in waits.items()}
+    ready = [number for number, count in left.items() if not count]
+    while ready:
+        for number in followers.get(ready.pop(), ()):
+            left[number] -= 1
+            if not left[number]:
+                ready.append(number)
+    circle = sorted(number for number, count in left.items() if count and number not in waits[number])
     if circle:
         yield Finding(
             "openbach_functions",

@@ -37,6 +37,7 @@ from openbach_run.openbach.values import jobs_started
 from openbach_run.paths import INVENTORY, PROJECT, REPOSITORY
 from openbach_run.topology.hosts import Host, Inventory
 from openbach_run.topology.inventory import agent_addresses, load_inventory
+from openbach_run.yaml_files import read_yaml
 
 PROJECT_DESCRIPTION = (
     "VPNs and performance enhancing proxies over GEO and LEO satellite links: transfer times by VPN, position of the "
@@ -225,7 +226,7 @@ def walk(folder: Path) -> Iterable[Path]:
 
 def for_2_6(file: Path) -> str:
     """A job's description with its platforms as a list, as OpenBACH had it before 2.7. Raises InputError."""
-    description = yaml.safe_load(file.read_text())
+    description = read_yaml(file)
     block = description["platform_configuration"]
     if isinstance(block, list):
         return file.read_text()

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,11 @@ class Scenario:
     """`x-sweep` of the file: default values and the values that a campaign sweeps."""
     source: dict[str, Any]
     """What was parsed, for lint."""
+
+    @cached_property
+    def by_id(self) -> dict[int, dict[str, Any]]:
+        """The functions by their ids."""
+        return {function["id"]: function for function in self.functions}
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -109,6 +115,11 @@ class Scenario:
             "constants": self.constants,
             "openbach_functions": list(self.functions),
         }
+
+
+def is_place(name: str) -> bool:
+    """Whether a scenario's name can be that of a directory and a part of an address, and shows as what it is."""
+    return name.isprintable() and name not in ("", ".", "..") and not {"/", "\\"} & {*name}
 
 
 def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
@@ -190,10 +201,12 @@ def _parse(data: dict[str, Any], jobs: Mapping[str, Job]) -> Scenario:
     _check_texts(constants, "constants")
     entries = read_entry(data, "openbach_functions", list, "")
     functions: list[dict[str, Any]] = []
+    ids: dict[int, None] = {}
     for index, entry in enumerate(entries):
-        functions.append(read_function(entry, f"openbach_functions.{index}", jobs, {f["id"] for f in functions}))
+        functions.append(read_function(entry, f"openbach_functions.{index}", jobs, ids))
+        ids[functions[-1]["id"]] = None
     for index, (entry, function) in enumerate(zip(entries, functions, strict=True)):
-        add_waits(entry.get("wait", {}), function, f"openbach_functions.{index}.wait", [f["id"] for f in functions])
+        add_waits(entry.get("wait", {}), function, f"openbach_functions.{index}.wait", ids)
     _check_use(functions, arguments, constants)
     sweep = data.get("x-sweep")
     return Scenario(
@@ -213,11 +226,11 @@ def _check_texts(texts: dict[str, Any], at: str) -> None:
 
 
 def _check_use(functions: list[dict[str, Any]], arguments: dict[str, str], constants: dict[str, str]) -> None:
-    used: list[str] = []
+    used: dict[str, None] = {}
     for index, function in enumerate(functions):
         for text in texts_of(function):
             try:
-                used += placeholders(text)
+                used.update(dict.fromkeys(placeholders(text)))
             except BadPlaceholder as error:
                 advice = f"openbach_functions.{index}: {text!r}: a literal dollar is written $$"
                 raise Crash("django.core.exceptions.ValidationError", as_list(error), advice) from None

@@ -17,14 +17,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import FACTORS, Campaigns, Cell, Partners, Selection, matches
 from openbach_run.report.groups import groups
 from openbach_run.report.words import said
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.intervals import Estimate, differences, estimate, ratios
+from openbach_run.yaml_files import read_yaml
 
 MARGIN = 0.01
 """By how much a bound may be missed, as a part of it, where a claim has no `margin` of its own."""
@@ -227,7 +226,7 @@ def _values(one: Comparison) -> frozenset[tuple[int, str, str]]:
 
 
 def read_claims(file: Path) -> dict[str, dict[str, Any]]:
-    claims: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    claims: dict[str, dict[str, Any]] = read_yaml(file)
     return claims
 
 

@@ -9,14 +9,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import Campaigns, Cell, file_name, matches, name_of
 from openbach_run.report.words import figure, said
 from openbach_run.results.chance import WARNING, is_random
 from openbach_run.results.intervals import ratio
 from openbach_run.results.tables import Table
+from openbach_run.yaml_files import read_yaml
 
 LEAST_RANKED = 3
 """Of fewer VPNs an order says nothing."""
@@ -26,7 +25,7 @@ def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
     """By the name of their files; one for each set of cells that differ in the VPN only. Figures that no campaign has cells for
     are left out."""
     made: dict[str, Table] = {}
-    for name, described in yaml.safe_load(file.read_text(encoding="utf-8")).items():
+    for name, described in read_yaml(file).items():
         numbers = count(1)
         for one in described["tables"]:
             groups = by_vpn([cell for cell in campaigns.cells if matches(cell, one["cell"])])
@@ -40,7 +39,7 @@ def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
 
 def titles(file: Path) -> dict[str, str]:
     """Of the published documents, by their names."""
-    return {name: one["document"] for name, one in yaml.safe_load(file.read_text(encoding="utf-8")).items()}
+    return {name: one["document"] for name, one in read_yaml(file).items()}
 
 
 def by_vpn(cells: Sequence[Cell]) -> dict[tuple[tuple[str, str], ...], dict[str, Cell]]:

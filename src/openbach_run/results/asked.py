@@ -7,11 +7,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 from openbach_run.errors import InputError
+from openbach_run.results.run_files import DamagedRecord, fields, parsed, short
 
 FILE = "campaign.json"
+
+
+AGAIN = "run the campaign again, finished runs are kept"
+RUN = {"run_id": str, "scenario": str, "arguments": dict, "seed": int}
+OTHERS: dict[str, Any] = {"plots": {}, "apart": {}}
+CONTENT = {"command": str, "runs": list, "commit": (str, NoneType), "plots": dict, "apart": dict}
+"""Fields of a run, those that older files have not, and those of the whole."""
 
 
 class AskedRun(NamedTuple):
@@ -35,12 +44,36 @@ def read(directory: Path) -> dict[str, Any]:
     """`command`, `runs`, and what others there are. Raises InputError."""
     file = directory / FILE
     try:
-        asked: dict[str, Any] = json.loads(file.read_text())
+        asked: dict[str, Any] = parsed(file.read_bytes(), str(file))
+        wrong = _wrong(asked)
     except FileNotFoundError:
         raise InputError(f"{directory}: no results of a campaign (no {FILE}); name a directory of results/") from None
-    except ValueError as error:
-        raise InputError(f"{file}: {error}; run the campaign again, finished runs are kept") from error
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from error
+    except DamagedRecord as error:
+        raise InputError(f"{error}; {AGAIN}") from error
+    if wrong:
+        raise InputError(f"{file}: {wrong}; {AGAIN}")
     return asked
+
+
+def _wrong(asked: Any) -> str | None:
+    """What is wrong with the content of a campaign.json, or None."""
+    if wrong := fields({"commit": None, **OTHERS, **asked} if isinstance(asked, dict) else asked, CONTENT):
+        return wrong
+    for number, run in enumerate(asked["runs"]):
+        if wrong := fields(run, RUN) or _no_texts(run["arguments"]):
+            return f"runs.{number}: {wrong}"
+    for name, plot in asked.get("plots", {}).items():
+        if not isinstance(plot, dict) or plot.keys() - {"measure", "figure"} or _no_texts(plot):
+            return f"plots.{name}: a measure and a figure were expected"
+    return _no_texts(asked.get("apart", {}))
+
+
+def _no_texts(values: Mapping[str, Any]) -> str | None:
+    return next(
+        (f'"{name}" is {short(one)}; a text was expected' for name, one in values.items() if type(one) is not str), None
+    )
 
 
 def parts(directory: Path) -> Iterator[tuple[str, Any]]:

@@ -19,12 +19,13 @@ class Interval(NamedTuple):
 
 def total_rate_bps(flows: Mapping[str, Rates]) -> float | None:
     """Bytes of all flows times 8 over the time from the first one's start to the last one's end. As with the others, None
-    unless there are several flows with several intervals."""
+    unless there are several flows with several intervals, and time between them."""
     if not (found := _several(flows)):
         return None
     starts_s = [interval.start_s for flow in found.values() for interval in flow]
     ends_s = [interval.end_s for flow in found.values() for interval in flow]
-    return sum(interval.bytes for flow in found.values() for interval in flow) * 8 / (max(ends_s) - min(starts_s))
+    duration_s = max(ends_s) - min(starts_s)
+    return sum(interval.bytes for flow in found.values() for interval in flow) * 8 / duration_s if duration_s else None
 
 
 def first_share_pct(flows: Mapping[str, Rates]) -> float | None:

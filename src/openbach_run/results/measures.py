@@ -8,18 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from openbach_run.openbach.measures import OTHER_COLUMNS, TAKES_OF_ALL, Declared, Measure, from_records, to_records
 from openbach_run.results import flows
 from openbach_run.results.record import Record, statistics
-from openbach_run.results.run_files import DamagedRecord, is_number
+from openbach_run.results.run_files import DamagedRecord, is_number, short
 
 Points = list[tuple[float, float]]
 """Time in s and value of a statistic, as often as it was sent."""
 Sent = dict[str, dict[str, Points]]
 """By suffix and statistic, of a job."""
+LARGEST_INT = 2**63 - 1
+"""Of a column of whole numbers in results.parquet."""
 
 
 def _statistic(name: str, values: Sequence[float]) -> float:
@@ -92,7 +95,9 @@ def _sent(run_dir: Path, declared: Declared, scenario_instance_id: int | None) -
             if value is None:
                 continue
             if not is_number(value):
-                raise DamagedRecord(f"{run_dir / 'statistics.jsonl'}, line {line}: {name} is {value!r}, not a number")
+                raise DamagedRecord(
+                    f"{run_dir / 'statistics.jsonl'}, line {line}: {name} is {short(value)}, not a number"
+                )
             of_suffix = found[job].setdefault(metadata.get("suffix") or "", {})
             of_suffix.setdefault(name, []).append((metadata.get("time", 0) / 1000, value))
     return found if len(instances) <= 1 else {}
@@ -107,8 +112,8 @@ def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, floa
                 for suffix, of_suffix in sent.items()
                 if measure.statistic in of_suffix
             }
-            if (value := OF_ALL[measure.take](rates)) is not None:
-                yield measure.column, _scaled(value, measure)
+            if (value := _value(measure, OF_ALL[measure.take], rates)) is not None:
+                yield measure.column, value
     single = [measure for measure in declared if measure.take in OF_ONE]
     for suffix, of_suffix in sorted(sent.items()):
         if any(measure.statistic in of_suffix for measure in single):
@@ -119,11 +124,22 @@ def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, floa
 def _taken(points: Points | None, measure: Measure) -> float | int | None:
     if not points:
         return None
-    values = [value for _, value in points]
-    if (measure.take, measure.type) == ("median", "int"):
-        return _scaled(_statistic("median_low", values), measure)
-    return _scaled(OF_ONE[measure.take](values), measure)
+    whole_median = (measure.take, measure.type) == ("median", "int")
+    take = partial(_statistic, "median_low") if whole_median else OF_ONE[measure.take]
+    return _value(measure, take, [value for _, value in points])
 
 
-def _scaled(value: float, measure: Measure) -> float | int:
-    return round(value * measure.factor) if measure.type == "int" else round(float(value) * measure.factor, 6)
+def _value(measure: Measure, take: Callable[[Any], float | None], sent: Any) -> float | int | None:
+    """What `take` makes of what was sent, in the measure's unit and type. Raises DamagedRecord for what no column holds."""
+    try:
+        value = take(sent)
+        if value is None:
+            return None
+        if measure.type == "int" and -LARGEST_INT <= (whole := round(value * measure.factor)) <= LARGEST_INT:
+            return whole
+        if measure.type == "float" and isfinite(found := round(float(value) * measure.factor, 6)):
+            return found
+    except (ArithmeticError, ValueError):  # beyond what a float holds, or not finite on the way
+        pass
+    wanted = f"a whole number up to {LARGEST_INT}" if measure.type == "int" else "a finite number"
+    raise DamagedRecord(f"statistics.jsonl: {measure.column}: {measure.take} of {measure.statistic} is not {wanted}")

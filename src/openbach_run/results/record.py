@@ -28,6 +28,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,11 +58,15 @@ NOT_LOCKED = "not_locked"
 SHARED = ("identity", "packages", "declared")
 """Fields of a record that most records of a campaign have in common: in shared/."""
 
-LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType)}
+LATEST_MS, LONGEST_S = 10**14, 10**10
+"""Of statistics (in the year 5138), and of events: what is later is no time, and no date could be made from it."""
+LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType), "time": float}
 METADATA: dict[str, Any] = {
-    **LEAST_METADATA, "agent_name": str, "time": float, "job_instance_id": int, "scenario_instance_id": int,
+    **LEAST_METADATA, "agent_name": str, "job_instance_id": int, "scenario_instance_id": int,
 }  # fmt: skip
 """Fields of a statistic's `_metadata`: what is looked at in any record, and what every run leaves now."""
+NEVER_SENT = {"suffix": "", "time": 0}
+"""What they are where older records, and statistics without a suffix, have none."""
 EVENT = {"t_s": float, "event": str}
 FUNCTION = {"scenario_instance_id": int, "function": int}
 JOB = {"scenario_instance_id": int, "instance_id": int, "job": str, "entity": str}
@@ -108,6 +113,28 @@ class Record:
     @property
     def finished(self) -> bool:
         return self.status == FINISHED
+
+    @property
+    def repetition(self) -> list[str]:
+        """What repeats the run, behind `openbach-run`: its scenario, values and seed. Of its command nothing else is taken:
+        it may be somebody else's record, and an option could name a directory of code. Raises InputError."""
+        scenario = (self._command_words()[1:2] or ["-"])[0]
+        words = [scenario, *(f"{name}={value}" for name, value in self.arguments.items())]
+        if wrong := [word for word in words if word.startswith("-")]:
+            raise InputError(f"{self.run_id}: {wrong[0]!r} is no scenario and no value, in {self.command!r}")
+        return [*words, f"--seeds={self.seed},"]
+
+    @property
+    def options(self) -> list[str]:
+        """The names of further options in its command: runs may differ without them."""
+        words = self._command_words()
+        return sorted({word.partition("=")[0] for word in words if word.startswith("--")} - {"--seeds"})
+
+    def _command_words(self) -> list[str]:
+        try:
+            return shlex.split(self.command)
+        except (ValueError, AttributeError) as error:
+            raise InputError(f"{self.run_id}: its command {self.command!r} is none: {error}") from error
 
     @property
     def clock(self) -> str:
@@ -179,10 +206,10 @@ class Store:
         return [record for place in places if (record := self._read(place)) is not None]
 
     def begin(self, run_id: str) -> Path:
-        """A new directory for a run that starts."""
+        """A new directory for a run that starts. No other user reaches what its guest leaves there."""
         unfinished = self.runs / f"{run_id}.unfinished"
         run_files.remove(unfinished)
-        unfinished.mkdir()
+        unfinished.mkdir(0o700)
         return unfinished
 
     def keep(self, unfinished: Path, record: Record) -> Path:
@@ -306,17 +333,26 @@ def events(run_dir: Path) -> list[Mapping[str, Any]]:
 
 def check(run_dir: Path) -> None:
     """That a run which has ended has left statistics and events as they are written now. Raises DamagedRecord."""
-    run_files.lines(run_dir, "statistics.jsonl", lambda line: _wrong_statistic(line, METADATA))
+    run_files.lines(run_dir, "statistics.jsonl", lambda line: _wrong_statistic(line, METADATA, {"suffix": ""}))
     run_files.lines(run_dir, "events.jsonl", lambda line: wrong_event(line, EVENTS))
 
 
-def _wrong_statistic(line: Any, metadata: Mapping[str, Any] = LEAST_METADATA) -> str | None:
+def _wrong_statistic(
+    line: Any, metadata: Mapping[str, Any] = LEAST_METADATA, absent: Mapping[str, Any] = NEVER_SENT
+) -> str | None:
     if wrong := run_files.fields(line, {"_metadata": dict}):
         return wrong
-    wrong = run_files.fields({"suffix": "", **line["_metadata"]}, metadata)
+    given = {**absent, **line["_metadata"]}
+    wrong = run_files.fields(given, metadata)
+    if not wrong and abs(given["time"]) > LATEST_MS:
+        wrong = f'"time" is {given["time"]}; at most {LATEST_MS} ms was expected'
     return wrong and f"_metadata: {wrong}"
 
 
 def wrong_event(line: Any, known: Mapping[str, Mapping[str, Any]] = NO_EVENTS) -> str | None:
     """What is wrong with a line of events.jsonl, or None. `known` has the fields of events by their name."""
-    return run_files.fields(line, EVENT) or run_files.fields(line, known.get(line["event"], {}))
+    if wrong := run_files.fields(line, EVENT) or run_files.fields(line, known.get(line["event"], {})):
+        return wrong
+    if not 0 <= line["t_s"] <= LONGEST_S:
+        return f'"t_s" is {line["t_s"]}; 0 to {LONGEST_S} s was expected'
+    return None

@@ -154,7 +154,12 @@ def checked(found: bytes, place: str, first: int, check: Callable[[Any], str | N
 def parsed(text: bytes, place: str, line: int = 0) -> Any:
     """JSON as the standard has it: UTF-8, finite numbers, not nested without end. Raises DamagedRecord."""
     try:
-        return DECODER.decode(text.decode())
+        document = (DECODER if len(text) <= SAFE_DIGITS else EXACT_DECODER).decode(text.decode())
+        if b"\\u" in text:
+            json.dumps(
+                document, ensure_ascii=False
+            ).encode()  # half of a pair of escapes is no text: no file can hold it
+        return document
     except RecursionError:
         wrong = "nested too deeply"
     except ValueError as error:  # of JSON, of UTF-8, or of a number
@@ -164,11 +169,20 @@ def parsed(text: bytes, place: str, line: int = 0) -> Any:
 
 def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text} is not a finite number")
+        raise ValueError(f"{text[:80]} is not a finite number")
     return number
 
 
+def _whole(text: str) -> int:
+    _finite(text)
+    return int(text)
+
+
+SAFE_DIGITS = 308
+"""A whole number of so many digits fits a float, as all that is calculated with is one. Nearly every line is shorter: to look
+at each number in Python takes as long as the rest of reading it."""
 DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
+EXACT_DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite, parse_int=_whole)
 
 
 def is_number(value: Any) -> bool:
@@ -179,7 +193,7 @@ def fields(document: Any, types: Mapping[str, Any]) -> str | None:
     """What is wrong with an object that has to have fields of these types (or one of several). `float` takes whole numbers
     too."""
     if not isinstance(document, dict):
-        return f"{_short(document)} is no JSON object"
+        return f"{short(document)} is no JSON object"
     for name, kind in types.items():
         value = document.get(name)
         if type(value) is kind:
@@ -190,18 +204,19 @@ def fields(document: Any, types: Mapping[str, Any]) -> str | None:
             is_number(value) if kind is float else isinstance(value, kind) and (kind is not int or is_number(value))
         ):
             wanted = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-            return f'"{name}" is {_short(value)}; {wanted} was expected'
+            return f'"{name}" is {short(value)}; {wanted} was expected'
     return None
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as a message shows it: a guest's may be as long as a file."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def excess(run_dir: Path, limit_bytes: int, limit_files: int, ignored: str) -> str | None:
     """Which limit a run has passed: what its files hold or claim to (a sparse file counts as it says), how many there are,
-    how deep they lie. The file `ignored` does not count."""
+    how deep they lie. The file `ignored` does not count. Every directory is this user's to read and write then."""
     total = 0
     for count, (depth, name, size_bytes) in enumerate(_walk(run_dir, None, 0), 1):
         total += 0 if name == ignored else size_bytes
@@ -218,7 +233,7 @@ def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[
     """Depth, name and size in bytes of all that is there, by descriptors: a path may be too long. What goes meanwhile is
     none."""
     try:
-        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        at = _entered(folder, parent)
     except (FileNotFoundError, NotADirectoryError):
         return
     try:
@@ -229,6 +244,34 @@ def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[
                     yield depth, entry.name, 0 if is_folder else entry.stat(follow_symlinks=False).st_size
                     if is_folder and depth <= DEEPEST:
                         yield from _walk(entry.name, at, depth + 1)
+    finally:
+        os.close(at)
+
+
+def _entered(folder: Path | str, parent: int | None) -> int:
+    """A descriptor of a directory, which this user may read and write then, whatever mode a run gave it. Root needs no
+    mode: who is not root could neither look into a directory of mode 0 nor remove it."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    place = os.open(folder, os.O_PATH | flags, dir_fd=parent)
+    try:
+        if os.fstat(place).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)  # this very directory, also if a link has its name now
+        return os.open(".", os.O_RDONLY | flags, dir_fd=place)
+    finally:
+        os.close(place)
+
+
+def restrict(folder: Path | str, parent: int | None = None, depth: int = 0) -> None:
+    """Gives every directory of a run that has ended the mode 0700 and every file 0600, whatever its guest has given them."""
+    at = _entered(folder, parent)
+    try:
+        os.fchmod(at, stat.S_IRWXU)
+        with os.scandir(at) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) and depth <= DEEPEST:
+                    restrict(entry.name, at, depth + 1)
+                elif entry.is_file(follow_symlinks=False):
+                    os.chmod(entry.name, 0o600, dir_fd=at)
     finally:
         os.close(at)
 

@@ -372,5 +372,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _short(value: object) -> str:
-    text = json.dumps(value, default=str)
+    try:
+        text = json.dumps(value, default=str)
+    except (TypeError, ValueError):  # a date is no key of JSON
+        text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

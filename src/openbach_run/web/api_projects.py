@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.scenario import Scenario, is_place
 from openbach_run.web.answers import Body, Refusal, Services, With, malformed, not_found, refused_scenario
 from openbach_run.web.api_login import profile, user_of
 from openbach_run.web.instances import read_scenario
@@ -68,6 +68,8 @@ def add_project(body: Body, request: Request, services: With) -> dict[str, Any]:
         raise Refusal(400, "A project's name is a text", project_name=name)
     if "/" in name:
         raise Refusal(400, "'/' character forbidden in project name", project_name=name)
+    if not is_place(name):
+        raise Refusal(400, "Unprintable or '\\' character forbidden in project name", project_name=name)
     if name.isdecimal():
         raise Refusal(400, "Project name cannot be digits only", project_name=name)
     with services.database.transaction():

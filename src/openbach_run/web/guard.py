@@ -78,7 +78,7 @@ class Guard:
 
     def _objection(self, scope: Scope, headers: Headers, limit: int) -> Response | None:
         host = headers.get("host", "")
-        if self._local and _name(f"//{host}") not in LOCAL_NAMES:
+        if self._local and _name(host) not in LOCAL_NAMES:
             return JSONResponse({"error": f"this server serves this machine only, not {host[:100]}"}, 403)
         if scope["method"] not in SAFE and not _from_our_page(headers, host):
             return JSONResponse({"error": "this request comes from a page of another site"}, 403)
@@ -127,9 +127,12 @@ def _netloc(url: str) -> str | None:
         return None
 
 
-def _name(url: str) -> str | None:
+def _name(host: str) -> str | None:
+    """The name in NAME or NAME:PORT; None of a Host that has more, like a login or a path."""
     try:
-        return urlsplit(url).hostname
+        parts = urlsplit(f"//{host}")
+        is_no_more = (parts.netloc, parts.username) == (host, None) and (parts.port is None or parts.port > 0)
+        return parts.hostname if is_no_more else None
     except ValueError:
         return None
 

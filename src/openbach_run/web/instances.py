@@ -15,7 +15,7 @@ from openbach_run.campaign.plan import Campaign, sub_scenarios
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import Scenario, parse_scenario
+from openbach_run.openbach.scenario import Scenario, is_place, parse_scenario
 from openbach_run.openbach.start import check_values
 from openbach_run.openbach.values import jobs_started
 from openbach_run.results import run_files
@@ -27,7 +27,6 @@ from openbach_run.web.replay import Names, ScenarioState, as_date, begin, docume
 from openbach_run.web.store import STOPPED, Row
 
 GUEST_START_MS = GUEST_START_NS // 1_000_000
-LATEST_MS = 10**14
 NUMBERS = ("time", "is_file", "job_instance_id", "scenario_instance_id")
 """Of a statistic's metadata."""
 
@@ -42,6 +41,10 @@ def read_scenario(services: Services, sent: Any) -> Scenario:
         raise Malformed(400, {"error": "'/' character forbidden in scenario name", "name": scenario.name})
     if scenario.name in ("", ".", ".."):
         raise Malformed(400, {"error": "You must provide a name to create a Scenario", "name": scenario.name})
+    if not is_place(scenario.name):
+        raise Malformed(
+            400, {"error": "Unprintable or '\\' character forbidden in scenario name", "name": scenario.name}
+        )
     return scenario
 
 
@@ -245,7 +248,6 @@ def _is_whole(line: Any) -> bool:
         isinstance(metadata, dict)
         and all(isinstance(metadata.get(name), int) for name in NUMBERS)
         and all(isinstance(metadata.get(name), str | None) for name in ("job_name", "agent_name", "suffix"))
-        and abs(metadata["time"]) < LATEST_MS
     )
 
 

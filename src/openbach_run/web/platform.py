@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-import yaml
-
 from openbach_run.additions import Additions
 from openbach_run.openbach import project
 from openbach_run.openbach.job import Job
@@ -18,6 +16,7 @@ from openbach_run.openbach.job_folders import Package
 from openbach_run.paths import PROJECT
 from openbach_run.topology.hosts import Inventory
 from openbach_run.web.replay import as_date
+from openbach_run.yaml_files import read_yaml
 
 VERSION = "2.7.0"
 """Of OpenBACH, whose API this is."""
@@ -121,7 +120,7 @@ class Platform:
 def _description(known: Package) -> dict[str, Any]:
     if known.files is None:
         return {}
-    loaded: dict[str, Any] = yaml.safe_load((known.files / f"{known.job.name}.yml").read_text())
+    loaded: dict[str, Any] = read_yaml(known.files / f"{known.job.name}.yml")
     return loaded
 
 

@@ -96,7 +96,7 @@ def _plot(services: Services, scenario: str, measures: Iterable[str]) -> dict[st
 
 def _run(item: str, words: list[str]) -> None:
     """What went wrong inside the command is for this server's log: it names files of this machine."""
-    command = [sys.executable, "-m", "openbach_run", "report", *words]
+    command = [sys.executable, "-P", "-m", "openbach_run", "report", *words]
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:

@@ -7,7 +7,6 @@ import itertools
 import json
 import logging
 import re
-import shlex
 import subprocess
 import sys
 import tarfile
@@ -277,9 +276,8 @@ def make_capture(services: Services, run: Run) -> None:
         return
     target = services.launcher.results / CAPTURES / run.folder
     additions = [word for root in services.platform.additions.roots[:-1] for word in ("--with", str(root))]
-    words = shlex.split(run.record.command)[1:]
     options = ["--pcap", "--quiet", "--workers", "1", "--results", str(target)]
-    command = [sys.executable, "-m", "openbach_run", *words, *additions, *options]
+    command = [sys.executable, "-P", "-m", "openbach_run", *run.record.repetition, *additions, *options]
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=CAPTURE_LIMIT_S)
     except subprocess.TimeoutExpired:

@@ -118,6 +118,7 @@ static void files(const char *secret, bool hides_names)
 static void places(const char *guest, const char *code, const char *run)
 {
 	char path[4096], other[4096];
+	struct stat status;
 	int fd;
 
 	const char *const read_only[] = { guest, code };
@@ -134,6 +135,9 @@ static void places(const char *guest, const char *code, const char *run)
 		if (fd < 0)
 			check(true, "the guest tree cannot be read, which it should be");
 		TRY(ftruncate(fd, 0));
+		TRY(fchmod(fd, 0));
+		TRY(fchmod(fd, 0777));
+		TRY(syscall(SYS_utimensat, fd, NULL, NULL, 0));
 		TRY(syscall(SYS_mount, NULL, read_only[i], NULL, 32 /* MS_REMOUNT */, NULL));
 		snprintf(other, sizeof(other), "%s/linked", run);
 		TRY(link(path, other));
@@ -141,15 +145,30 @@ static void places(const char *guest, const char *code, const char *run)
 	snprintf(path, sizeof(path), "%s/device", run);
 	TRY(mknod(path, S_IFCHR | 0666, makedev(1, 1)));
 	TRY(mknod(path, S_IFBLK | 0666, makedev(8, 0)));
+	TRY(mknod(path, S_IFCHR | 0666, makedev(0, 0)));
+	snprintf(path, sizeof(path), "%s/allowed", run);
+	fd = open(path, O_CREAT | O_RDWR, 0600);
+	if (fd < 0 || write(fd, "x", 1) != 1)
+		check(true, "the run's directory cannot be written, which it should be");
+	if (fchmod(fd, 0750) < 0 && strcmp(run, "/run") == 0)
+		check(true, "a file's mode cannot be changed, which it should be");
+	TRY(fchmod(fd, 04755));
+	TRY(fchmod(fd, 02755));
+	TRY(fchown(fd, getuid(), getgid()));
+	snprintf(other, sizeof(other), "%s/set-id", run);
+	TRY(open(other, O_CREAT | O_WRONLY, 04755));
+	TRY(openat(AT_FDCWD, other, O_CREAT | O_WRONLY, 02755));
+	TRY(open(run, O_TMPFILE | O_WRONLY, 04755));
+	TRY(mknod(other, S_IFREG | 04755, 0));
+	TRY(mknodat(AT_FDCWD, other, S_IFREG | 02755, 0));
+	TRY(mkdir(other, 02777) < 0 || stat(other, &status) < 0 || !(status.st_mode & 06000) ? -1 : 0);
+	rmdir(other);
+	TRY(renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_WHITEOUT));
 	snprintf(path, sizeof(path), "%s/link", run);
 	if (symlink("/etc/passwd", path) == 0)
 		TRY(open(path, O_RDONLY));
 	snprintf(path, sizeof(path), "%s/../../etc/passwd", run);
 	TRY(open(path, O_RDONLY));
-	snprintf(path, sizeof(path), "%s/allowed", run);
-	fd = open(path, O_CREAT | O_RDWR, 0600);
-	if (fd < 0 || write(fd, "x", 1) != 1)
-		check(true, "the run's directory cannot be written, which it should be");
 }
 
 static void processes(pid_t parent)

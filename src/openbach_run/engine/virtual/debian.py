@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+from openbach_run.additions import check_package
 from openbach_run.errors import SetupError
 from openbach_run.progress import Progress
 
@@ -77,19 +78,22 @@ documentation; tried on none of them (docs/bundle.md)."""
 _INSTALLING = threading.Lock()
 
 
-def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS) -> None:
-    """Installs the packages whose commands (or files) are missing when root; otherwise SetupError says which they are."""
+def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS, *, install: bool = True) -> None:
+    """Installs the packages whose commands (or files) are missing when root; otherwise, or if not to `install`, SetupError
+    says which they are. InputError for a name that is none of a package."""
+    for name in tools.values():
+        check_package("tools", name)
     with _INSTALLING:
-        _ensure_tools(tools)
+        _ensure_tools(tools, install)
 
 
-def _ensure_tools(tools: Mapping[str, str]) -> None:
+def _ensure_tools(tools: Mapping[str, str], install: bool) -> None:
     missing = sorted({package for tool, package in tools.items() if not (shutil.which(tool) or Path(tool).exists())})
     if not missing:
         return
     if shutil.which("apt-get") is None:
         raise SetupError(_without_apt(missing))
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or not install:
         raise SetupError(f"missing packages; install them with: sudo apt-get install {' '.join(missing)}")
     print(f"installing {' '.join(missing)}", flush=True)
     run(["apt-get", "update", "-qq"], "apt-get update")

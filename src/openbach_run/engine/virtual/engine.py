@@ -32,7 +32,7 @@ from openbach_run.engine.virtual import lock
 from openbach_run.engine.virtual.cache import exclusively
 from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, Tree, code_identity, ensure_code
-from openbach_run.engine.virtual.jail import Jail, ensure_jail
+from openbach_run.engine.virtual.jail import EXIT_LIMIT, Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, KernelBuild
 from openbach_run.engine.virtual.lock import NOT_LOCKED, Entry, PackageSet, in_words
 from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, cpu_model, ensure_modules
@@ -51,12 +51,16 @@ GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
 SILENCE_LIMIT_S = 120.0
 """Wall time without a packet and an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung."""
+END_LIMIT_S = 60.0
+"""From the signal that ends a guest to the end of its last process."""
 LOOK_S = 0.2
 """From one look at a run's events to the next."""
 PIPE_BYTES = 1 << 20
 RUN_LIMIT_BYTES = 64 << 20
 RUN_LIMIT_FILES = 20_000
 """What a run may write, its capture apart; one that writes more is ended."""
+CAPTURE_LIMIT_BYTES = 8 << 30
+"""Of a capture that is kept; a download of 30 MB makes some 0.3 GB."""
 GUEST_MODULES = (
     *("__init__.py", "errors.py", "topology/__init__.py", "topology/hosts.py", "guest"),
     *(f"openbach/{name}.py" for name in ("__init__", "job", "refusals", "values")),
@@ -108,7 +112,7 @@ class VirtualEngine:
         try:
             self._prepare_kernel(progress)
             self._host_programs = host_programs(self._code_folders, self.image.root)
-            programs = ensure_programs(self._cache, self._code_folders, progress)
+            programs = ensure_programs(self._cache, self._code_folders, lambda: self._ensure_jail(progress), progress)
             self._built = {**programs, **self._modules(progress)}
             code = {**self._code_folders, **self._host_programs, **self._built}
             self._code = ensure_code(self._cache, self.image, code)
@@ -117,13 +121,17 @@ class VirtualEngine:
 
     def _prepare_kernel(self, progress: Progress) -> None:
         """And the guest tree, and what is around them."""
-        self._jail = ensure_jail(self._cache, self._repository / "kernel", progress)
+        self._ensure_jail(progress)
         kernel, tree = self.kernel_build(), self.tree()
         with self._downloaded([kernel.entry, tree.entry], progress):
             if kernel.entry.place is None:
                 beside(progress, kernel.ensure, tree.ensure)
             self._kernel = kernel.ensure(progress)
             self._image = tree.ensure(progress)
+
+    def _ensure_jail(self, progress: Progress) -> Jail:
+        self._jail = self._jail or ensure_jail(self._cache, self._repository / "kernel", progress)
+        return self._jail
 
     @contextmanager
     def _downloaded(self, entries: Sequence[Entry], progress: Progress) -> Iterator[None]:
@@ -166,8 +174,9 @@ class VirtualEngine:
         )
 
     def _modules(self, progress: Progress) -> dict[str, Path]:
-        assert self._kernel
-        return ensure_modules(self._cache, self._kernel, self._repository / "kernel", self._code_folders, progress)
+        assert self._kernel and self._jail
+        kernel_dir = self._repository / "kernel"
+        return ensure_modules(self._cache, self._kernel, kernel_dir, self._code_folders, self._jail, progress)
 
     def _packages(self) -> list[str]:
         """Of our own folders, so that one guest tree serves all that is run here, and of those that a user adds."""
@@ -229,20 +238,22 @@ class VirtualEngine:
         (run_dir / "run.json").write_text(json.dumps(spec))
         assert self._code
         started = time.monotonic()
-        read_end, write_end = os.pipe()
-        _widen(read_end)
-        with (
-            (run_dir / "console.log").open("xb") as console,
-            open(run_dir / CAPTURE if self._pcap else os.devnull, "wb", buffering=0) as keep,
-            os.fdopen(read_end, "rb", buffering=0) as packets,
-        ):
+        with (run_dir / "console.log").open("xb") as console:
+            keep = open(run_dir / CAPTURE if self._pcap else os.devnull, "wb", buffering=0)
+            read_end, write_end = os.pipe()
+            _widen(read_end)
+            capture = _Capture(FileIO(read_end), keep, with_keys=self._keys)
             try:
                 guest = self._boot(spec, self._code, run_dir, cpu, write_end, console)
             finally:
                 os.close(write_end)
-            capture = _Capture(packets, keep, with_keys=self._keys)
             ended_why = self._watch(guest, run_dir, on_event, capture)
-            capture.join()  # no process of the guest is left then
+        capture.join(END_LIMIT_S)
+        if capture.is_alive():
+            raise SetupError(f"{run_dir}: a process of the guest was there {END_LIMIT_S:g} s after its end")
+        ended_why = capture.wrong() or ended_why
+        if guest.returncode == EXIT_LIMIT:
+            ended_why = "passed a limit of the jail"
         ended_why = tidy(run_dir, spec) or ended_why
         if self._keys:
             run_files.write_secret(run_dir, KEYS, capture.keys)
@@ -257,7 +268,7 @@ class VirtualEngine:
                 self._end(guest)
 
     def _end(self, guest: subprocess.Popen[bytes]) -> None:
-        guest.kill()
+        guest.terminate()  # the keeper, which ends all that have come of the guest
 
     def _boot(
         self, spec: Mapping[str, Any], code: Path, run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
@@ -303,7 +314,7 @@ class VirtualEngine:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self._silence_limit_s:
                     raise _Ended(f"showed no progress for {self._silence_limit_s:g} s")
-                if excess := _excess(run_dir):
+                if excess := _excess(run_dir) or (capture and capture.wrong()):
                     raise _Ended(excess)
             reader.read()
         except DamagedRecord as damage:
@@ -312,7 +323,9 @@ class VirtualEngine:
             return f"{error} and was ended"
         finally:
             self._end(guest)
-            waiting.join()
+            if not _ended_within(waiting, END_LIMIT_S):
+                guest.kill()
+                waiting.join()
             with self._lock:
                 self._guests.discard(guest)
         return None
@@ -330,11 +343,12 @@ def _excess(run_dir: Path) -> str | None:
 
 def tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
     """Puts right what a guest may have changed, and removes what is too much. Why it is, if so."""
+    excess = _excess(run_dir)  # first: it makes every directory writable
+    if excess:
+        run_files.keep_only(run_dir, ("events.jsonl", "console.log", CAPTURE))
+    run_files.restrict(run_dir)
     run_files.write_new(run_dir, "run.json", json.dumps(spec))
-    if excess := _excess(run_dir):
-        run_files.keep_only(run_dir, ("run.json", "events.jsonl", "console.log", CAPTURE))
-        return f"{excess} and was ended"
-    return None
+    return excess and f"{excess} and was ended"
 
 
 def _packages_of(entries: Sequence[Entry], progress: Progress) -> list[PackageSet]:
@@ -358,23 +372,49 @@ class _Ended(Exception):
 
 
 class _Capture(threading.Thread):
-    """Reads the guest's packets: hashes the stream and writes it to `keep`. The keys in it go to neither."""
+    """Reads the guest's packets: hashes the stream and writes it to `keep`. The keys in it go to neither. It closes both files
+    when no process of the guest has the other end of the pipe."""
 
-    def __init__(self, packets: FileIO, keep: BinaryIO, *, with_keys: bool) -> None:
+    def __init__(self, packets: FileIO, keep: FileIO, *, with_keys: bool) -> None:
         super().__init__(daemon=True)
         self._packets = packets
         self._keep = keep
         self._with_keys = with_keys
+        self._is_kept = keep.name != os.devnull
         self._digest = blake3()
+        self._failure: Exception | None = None
         self.keys = b""
         self.size_bytes = 0
         self.start()
 
     def run(self) -> None:
-        for part in self._without_keys() if self._with_keys else self._all():
-            self.size_bytes += len(part)
-            self._digest.update(part)
-            self._keep.write(part)
+        with self._packets, self._keep:
+            try:
+                for part in self._without_keys() if self._with_keys else self._all():
+                    self.size_bytes += len(part)
+                    self._digest.update(part)
+                    self._put(part)
+            except Exception as error:  # whoever watches the guest ends it
+                self._failure = error
+
+    def _put(self, part: bytes | memoryview) -> None:
+        if self._is_kept and self.size_bytes > CAPTURE_LIMIT_BYTES:
+            raise _Ended(f"sent more than {CAPTURE_LIMIT_BYTES >> 20} MiB of packets, the most that --pcap keeps,")
+        rest = memoryview(part)
+        try:
+            while rest:  # a disk that becomes full takes a part
+                rest = rest[self._keep.write(rest) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._keep.name)) from error
+
+    def wrong(self) -> str | None:
+        """Why the capture is not whole, if so. Raises OSError for what is the disk's."""
+        if isinstance(self._failure, OSError):
+            raise self._failure
+        if self._failure:
+            told = isinstance(self._failure, _Ended)
+            return str(self._failure) if told else f"sent packets that cannot be read ({self._failure})"
+        return None
 
     def _all(self) -> Iterator[memoryview]:
         buffer = memoryview(bytearray(PIPE_BYTES))

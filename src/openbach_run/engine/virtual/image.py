@@ -248,7 +248,7 @@ def run_python(root: Path, arguments: Sequence[str], what: str, **environment: s
     python = [
         *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--inhibit-cache"),
         *("--library-path", str(root / "usr/lib/x86_64-linux-gnu")),
-        *(str(root / "usr/bin" / GUEST_PYTHON), WRITES_NOTHING),
+        *(str(root / "usr/bin" / GUEST_PYTHON), WRITES_NOTHING, "-P"),  # no modules of the directory it is typed in
     ]
     return run([*python, *arguments], what, PYTHONHOME=str(root / "usr"), PYTHONHASHSEED="0", **environment)
 

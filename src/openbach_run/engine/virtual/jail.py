@@ -25,6 +25,8 @@ VARIABLE = "OPENBACH_RUN_JAIL"
 MODES = ("namespaces", "landlock")
 """The ways to hide the host's files, the better first."""
 NONE = "none"
+EXIT_LIMIT = 124
+"""Exit code of a jail whose guest has passed a limit (kernel/jail/limits.c)."""
 
 NO_NAMESPACES = "this host lets nobody make namespaces"
 PARTIAL = (
@@ -53,18 +55,24 @@ class Jail:
         that starts it. Descriptor 3 is /dev/null; 0 to 2 are passed on."""
         return [str(self.launcher), self.mode, str(cpu), *map(str, (root, code, run_dir, kernel)), *arguments]
 
+    def build(self, out: Path, readable: Sequence[Path], command: Sequence[str], *, network: bool) -> list[str]:
+        """Runs a command that reads the system's programs and what is `readable`, and writes to `out`."""
+        options = ["--build", str(out), *(["--network"] if network else []), *map(str, readable)]
+        return [str(self.launcher), self.mode, *options, "--", *command]
+
 
 def ensure_jail(cache: Path, kernel_dir: Path, progress: Progress) -> Jail:
     """The jail, built into `cache` if it is not there, in the best mode that this host has. Raises SetupError where it has
     none, and the user has not said that there is to be none; says once what is missing where it is not the best."""
-    source = kernel_dir / "jail/jail.c"
+    sources = sorted((kernel_dir / "jail").glob("*.[ch]"))
 
     def make(place: Path) -> None:
         ensure_tools()
         progress("building the jail", 0)
-        run(["gcc", *FLAGS, str(source), "-o", str(place / "jail")], "building the jail")
+        units = [str(file) for file in sources if file.suffix == ".c"]
+        run(["gcc", *FLAGS, *units, "-o", str(place / "jail")], "building the jail")
 
-    launcher = made_once(cache / f"jail-{content_hash([source], kernel_dir, *FLAGS)}", make) / "jail"
+    launcher = made_once(cache / f"jail-{content_hash(sources, kernel_dir, *FLAGS)}", make) / "jail"
     asked = os.environ.get(VARIABLE) or "best"
     mode = _mode(launcher, asked)
     if mode == NONE:

@@ -10,12 +10,15 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from openbach_run.engine.virtual.builds import Build, sources_of
 from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import ensure_tools, run
+from openbach_run.engine.virtual.jail import Jail
 from openbach_run.engine.virtual.kernel import FIXED_BUILD, Kernel
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.refusals import near
 from openbach_run.progress import Progress
+from openbach_run.results import run_files
 
 DIRECTORY = "modules"
 """Where they stand in the guest's code: the guest loads those that its run uses."""
@@ -31,7 +34,7 @@ SETTINGS = {
 
 
 def ensure_modules(
-    cache: Path, kernel: Kernel, kernel_dir: Path, code: Mapping[str, Path], progress: Progress
+    cache: Path, kernel: Kernel, kernel_dir: Path, code: Mapping[str, Path], jail: Jail, progress: Progress
 ) -> dict[str, Path]:
     """The modules of the congestion controls in the guest's `code` (place → folder), and of `kernel_dir` (kernel/ of the
     repository) if there is a profile of a CPU; by their place in the code. Raises InputError for a profile.json, SetupError
@@ -42,7 +45,7 @@ def ensure_modules(
     if any(place.startswith("cpus/") for place in code):
         made[cpu_model(kernel_dir)] = CPU_MODEL
     return {
-        f"{DIRECTORY}/{folder.name}.ko": _ensure_module(cache, kernel, folder, module, progress)
+        f"{DIRECTORY}/{folder.name}.ko": _ensure_module(cache, kernel, folder, module, jail, progress)
         for folder, module in made.items()
     }
 
@@ -75,7 +78,7 @@ def _algorithm(file: Path) -> str:
     return algorithm
 
 
-def _ensure_module(cache: Path, kernel: Kernel, folder: Path, module: str, progress: Progress) -> Path:
+def _ensure_module(cache: Path, kernel: Kernel, folder: Path, module: str, jail: Jail, progress: Progress) -> Path:
     """The file <module>.ko, built in `cache` if it is not there. SetupError has the compiler's words."""
     sources = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".json"))
 
@@ -84,7 +87,8 @@ def _ensure_module(cache: Path, kernel: Kernel, folder: Path, module: str, progr
 
         ensure_tools()
         progress(f"building the kernel module {module}", 0)
-        with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
+        sources_of(folder)
+        with tempfile.TemporaryDirectory(prefix="openbach-run-", ignore_cleanup_errors=True) as name:
             headers, work = Path(name) / "kernel", Path(name) / folder.name
             headers.mkdir()
             work.mkdir()
@@ -93,10 +97,12 @@ def _ensure_module(cache: Path, kernel: Kernel, folder: Path, module: str, progr
                 shutil.copy(source, work)
             no_path = f"KCFLAGS=-fmacro-prefix-map={headers}/="  # in the module: the same source makes the same module
             command = ["make", "-C", str(headers), "ARCH=um", f"M={work}", no_path, "modules"]
-            run(command, f"building the module {folder}", **FIXED_BUILD)
+            build = Build(jail, Path(name), [])
+            build.run(command, f"building the module {folder}", progress, **FIXED_BUILD)
             if not (work / f"{module}.ko").exists():
                 there = ", ".join(sorted(file.name for file in work.glob("*.ko"))) or "nothing"
                 raise SetupError(f"{folder / 'Kbuild'} should make {module}.ko: obj-m += {module}.o; it makes {there}")
-            shutil.copy(work / f"{module}.ko", place)
+            build.take(f"{folder.name}/{module}.ko", place)
+            run_files.remove(Path(name))
 
     return made_once(cache / f"{module}-{content_hash(sources, folder, kernel.identity)}", make) / f"{module}.ko"

@@ -12,7 +12,7 @@ from typing import Any
 
 from openbach_run.engine.contract import COMPLAINED, Outcome
 from openbach_run.results import run_files
-from openbach_run.results.record import DAMAGED
+from openbach_run.results.record import DAMAGED, LONGEST_S
 from openbach_run.results.run_files import DamagedRecord
 
 COMPLAINT = re.compile(
@@ -59,7 +59,9 @@ def _result(run_dir: Path) -> dict[str, Any] | None:
         return None
     wrong = run_files.fields(result, {"status": str, "virtual_s": float, "failed": list})
     if wrong is None and result["status"] not in STATUSES:
-        wrong = f'"status" is {result["status"]!r}; one of {", ".join(STATUSES)} was expected'
+        wrong = f'"status" is {run_files.short(result["status"])}; one of {", ".join(STATUSES)} was expected'
+    if wrong is None and not 0 <= result["virtual_s"] <= LONGEST_S:
+        wrong = f'"virtual_s" is {result["virtual_s"]}; 0 to {LONGEST_S} was expected'
     for failed in [] if wrong else result["failed"]:
         wrong = wrong or run_files.fields(
             failed, FAILED_JOB if isinstance(failed, dict) and "job" in failed else FAILED

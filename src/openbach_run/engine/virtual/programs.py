@@ -16,17 +16,21 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from openbach_run.additions import description
+from openbach_run.engine.virtual.builds import Build, sources_of
 from openbach_run.engine.virtual.cache import content_hash, made_once
-from openbach_run.engine.virtual.debian import ensure_tools, run
-from openbach_run.errors import SetupError
+from openbach_run.engine.virtual.debian import ensure_tools
+from openbach_run.engine.virtual.jail import Jail
+from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress
 from openbach_run.prose import acting
+from openbach_run.results import run_files
 
 DIRECTORY = "bin"
 """Where they stand in the guest's code; it is on the PATH of jobs."""
@@ -35,22 +39,38 @@ BUILDERS = {
     "go": REPOSITORY / "jobs/vpn/files/vpn_go_program.py",
 }
 """By the key of a recipe that names where its source is."""
+GO_ROOT = ("VERSION", "go.env", "lib", "pkg", "src")
+"""What Go is in, beside the directory of its programs."""
+NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 FLAGS = ("CFLAGS=-O2", "LDFLAGS=-static")
 HOST_VARIABLE = "OPENBACH_RUN_PROGRAMS"
 """Names directories with programs of this machine, parted by colons; they count before its PATH."""
 
 
-def ensure_programs(cache: Path, code: Mapping[str, Path], progress: Progress) -> dict[str, Path]:
-    """The programs of all folders of the guest's `code`, by their place in it. Raises SetupError."""
+def ensure_programs(
+    cache: Path, code: Mapping[str, Path], jail: Callable[[], Jail], progress: Progress
+) -> dict[str, Path]:
+    """The programs of all folders of the guest's `code`, by their place in it; those that are not there yet are built in
+    the `jail`. Raises InputError, SetupError."""
     found: dict[str, Path] = {}
     for folder in code.values():
         for makefile in sorted(folder.glob("*/Makefile")):
-            found[f"{DIRECTORY}/{makefile.parent.name}"] = _built(cache, makefile.parent, progress)
-        for program, recipe in description(folder).get("programs", {}).items():
+            found[f"{DIRECTORY}/{makefile.parent.name}"] = _built(cache, makefile.parent, jail, progress)
+        for program, recipe in _recipes(folder).items():
             for builder in (BUILDERS[kind] for kind in BUILDERS if kind in recipe):
-                place = _from_registry(cache, folder, program, recipe, builder, progress)
+                place = _from_registry(cache, folder, program, recipe, builder, jail, progress)
                 found |= {f"{DIRECTORY}/{one}": place / one for one in (program, *recipe.get("also", ()))}
     return found
+
+
+def _recipes(folder: Path) -> dict[str, Mapping[str, Any]]:
+    """What a folder's description says of programs. Raises InputError for a name that is a path: files are called so."""
+    recipes: dict[str, Mapping[str, Any]] = description(folder).get("programs", {})
+    for program, recipe in recipes.items():
+        for name in (program, *recipe.get("also", ())):
+            if not isinstance(name, str) or not NAME.fullmatch(name):
+                raise InputError(f"{folder}: programs: {name!r} is no name of a program, like boringtun-cli")
+    return recipes
 
 
 def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
@@ -60,7 +80,7 @@ def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
     named: dict[str, tuple[Path, str]] = {}
     missing = []
     for place, folder in code.items():
-        for program, recipe in description(folder).get("programs", {}).items():
+        for program, recipe in _recipes(folder).items():
             if "host" not in recipe:
                 continue
             if file := shutil.which(program, path=directories):
@@ -100,7 +120,7 @@ def _lacking(file: Path, root: Path) -> list[str]:
     return [*(line for line in lines if "not found" in line), *elsewhere] or failed
 
 
-def _built(cache: Path, folder: Path, progress: Progress) -> Path:
+def _built(cache: Path, folder: Path, jail: Callable[[], Jail], progress: Progress) -> Path:
     sources = [file for file in folder.glob("**/*") if file.is_file()]
     sources += [file for link in folder.iterdir() if link.is_dir() for file in link.iterdir()]
     name = folder.name
@@ -108,35 +128,75 @@ def _built(cache: Path, folder: Path, progress: Progress) -> Path:
     def make(place: Path) -> None:
         ensure_tools()
         progress(f"building {name}", 0)
-        run(["make", "-C", str(folder), f"OUT={place}", *FLAGS, name], f"building {name}")
+        with _out(place) as out:
+            build = Build(jail(), out, sources_of(folder))
+            build.run(["make", "-C", str(folder), f"OUT={out}", *FLAGS, name], f"building {name}", progress)
+            build.take(name, place)
 
     return made_once(cache / f"{name}-{content_hash(sources, folder, *FLAGS)}", make) / name
 
 
+@contextmanager
+def _out(place: Path) -> Iterator[Path]:
+    """A directory that a build writes to."""
+    out = place / "out"
+    out.mkdir()
+    try:
+        yield out
+    finally:
+        run_files.remove(out)
+
+
 def _from_registry(
-    cache: Path, folder: Path, program: str, recipe: Mapping[str, Any], builder: Path, progress: Progress
+    cache: Path,
+    folder: Path,
+    program: str,
+    recipe: Mapping[str, Any],
+    builder: Path,
+    jail: Callable[[], Jail],
+    progress: Progress,
 ) -> Path:
     """The directory of the program, and of those that are built with it."""
     how = hashlib.sha256(acting(builder)).hexdigest()
     place = cache / f"{program}-{content_hash(folder.glob('*.patch'), folder, json.dumps(recipe), how)}"
 
     def make(place: Path) -> None:
-        ensure_tools(recipe.get("tools", {}))
-        command = [sys.executable, str(builder), str(folder), program, str(place)]
-        _run_told(command, f"building {program} {recipe['version']}", progress)
+        ensure_tools(recipe.get("tools", {}), install=folder.resolve().is_relative_to(REPOSITORY.resolve()))
+        with _out(place) as out:
+            builders = [builder.parent, *(link.resolve() for link in builder.parent.iterdir() if link.is_symlink())]
+            build = Build(jail(), out, [*builders, *sources_of(folder), *_toolchains()], registry=True)
+            python = [str(Path(sys.executable).resolve()), "-SEB"]
+            command = [*python, str(builder), str(folder), program, str(out)]
+            _link_rust(out / "rustup")
+            homes = {"RUSTUP_HOME": f"{out}/rustup", "CARGO_HOME": f"{out}/cargo", "GOPATH": f"{out}/go"}
+            build.run(command, f"building {program} {recipe['version']}", progress, **homes)
+            for name in (program, *recipe.get("also", ())):
+                build.take(name, place)
 
     return made_once(place, make)
 
 
-def _run_told(command: list[str], title: str, progress: Progress) -> None:
-    """Runs a program that prints lines `<part done> <what>`. SetupError carries what it says at its end."""
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as building:
-        assert building.stdout is not None and building.stderr is not None
-        for line in building.stdout:
-            part, _, what = line.strip().partition(" ")
-            progress(f"{title}: {what}", float(part))
-        said = building.stderr.read()
-    if building.returncode:
-        raise SetupError(f"{title} failed: {said.strip()}")
+def _toolchains() -> list[Path]:
+    """What Python, Cargo and Go are in, where a user has them of his own: not his caches, settings and credentials."""
+    found = [Path(sys.base_prefix), _rustup() / "toolchains"]
+    if cargo := shutil.which("cargo"):
+        found.append(Path(cargo).parent)
+    if go := shutil.which("go"):
+        found += [
+            Path(go).parent,
+            Path(go).resolve().parent,
+            *(Path(go).resolve().parent.parent / one for one in GO_ROOT),
+        ]
+    return [place for place in found if place.exists()]
+
+
+def _rustup() -> Path:
+    return Path(os.environ.get("RUSTUP_HOME") or Path("~/.rustup").expanduser())
+
+
+def _link_rust(place: Path) -> None:
+    """A home for rustup, which writes to it, with the user's toolchains."""
+    place.mkdir()
+    (place / "toolchains").symlink_to(_rustup() / "toolchains")
+    if (settings := _rustup() / "settings.toml").exists():
+        shutil.copyfile(settings, place / "settings.toml")

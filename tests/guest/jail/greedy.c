@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * Stands in the jail in place of a guest's kernel, and takes more of the host than a guest may have, in one of the
+ * ways below, where the files of a run's directory do not show it. Then it waits for its end.
+ *
+ *   greedy RUN_DIR=PLACE … WAY
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MIB	(1 << 20)
+#define MUCH	(150L * MIB)
+
+static char part[MIB];
+
+static const char *place(char **argv, const char *name)
+{
+	for (; *argv; argv++)
+		if (strncmp(*argv, name, strlen(name)) == 0)
+			return *argv + strlen(name);
+	exit(3);
+}
+
+static void stay(void)
+{
+	for (;;)
+		pause();
+}
+
+static int filled(int fd, long bytes)
+{
+	for (long done = 0; done < bytes; done += sizeof(part))
+		if (write(fd, part, sizeof(part)) != sizeof(part))
+			exit(4);
+	return fd;
+}
+
+static int unlinked(const char *run)
+{
+	char path[4096];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/file", run);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
+	unlink(path);
+	return filled(fd, MUCH);
+}
+
+static void use_memory(int flags)
+{
+	memset(mmap(NULL, MUCH, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0), 1, MUCH);
+}
+
+static void be_many(int more)
+{
+	for (int i = 0; i < 600; i++)
+		if (syscall(SYS_clone, more | SIGCHLD, NULL, NULL, NULL, 0) == 0) {
+			setsid();
+			stay();
+		}
+}
+
+int main(int argc, char **argv)
+{
+	const char *way = argv[argc - 1], *run = place(argv, "RUN_DIR=");
+	int fd;
+
+	if (strcmp(way, "processes") == 0)
+		be_many(0);
+	if (strcmp(way, "siblings") == 0)
+		be_many(CLONE_PARENT);
+	if (strcmp(way, "memory") == 0 || strcmp(way, "/init.py") == 0) /* the latter: in place of a real kernel */
+		use_memory(MAP_PRIVATE);
+	if (strcmp(way, "shared memory") == 0)
+		use_memory(MAP_SHARED);
+	if (strcmp(way, "memory files") == 0)
+		for (int i = 0; i < 6; i++)
+			filled(memfd_create("more", 0), MUCH);
+	if (strcmp(way, "open file") == 0)
+		unlinked(run);
+	if (strcmp(way, "mapped file") == 0) {
+		fd = unlinked(run);
+		mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+		close(fd);
+	}
+	if (strcmp(way, "child's file") == 0 && fork() == 0) {
+		unlinked(run);
+		stay();
+	}
+	if (strcmp(way, "hidden") == 0)
+		prctl(PR_SET_DUMPABLE, 0);
+	stay();
+}
