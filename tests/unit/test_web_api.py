@@ -625,9 +625,7 @@ def test_instances_are_removed_while_they_are_listed(client: TestClient, monkeyp
     assert [one["scenario_instance_id"] for one in listed] == [4, 3]
 
 
-@pytest.mark.parametrize(
-    "name", ["", "/", "a/b", ".", "..", "../geo", "a\0b", "a\\b", "a\u202egpj.exe", "a\nb"]
-)
+@pytest.mark.parametrize("name", ["", "/", "a/b", ".", "..", "../geo", "a\0b", "a\\b", "a\u202egpj.exe", "a\nb"])
 def test_scenarios_with_names_that_have_no_address_are_refused(client: TestClient, name: str) -> None:
     scenario = {"name": name, "openbach_functions": []}
     before = client.get("/project/").json()
