@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 if TYPE_CHECKING:  # its import takes as long as the rest of a short command: only a terminal needs it
     from rich.progress import Progress as Bar
@@ -17,6 +19,43 @@ Progress = Callable[[str, float], None]
 """Told what is being made, and which part of it is done (0 to 1)."""
 LINE_EVERY_S, NOTEBOOK_EVERY_S = 5.0, 0.5
 Made = TypeVar("Made")
+
+
+UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal takes for an order, or shows in another place than it stands."""
+
+
+def shown(text: str) -> str:
+    """The text with escapes (`\\x1b`) in place of orders to a terminal: it may be a job's, or another's file."""
+    return UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class _Shown:
+    """A stream that gets nothing but shown text."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(shown(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def only_shown() -> Iterator[None]:
+    """Meanwhile no text gives orders to the terminal: all messages, and what is printed unless it goes to a file or a
+    program, which get it as it is."""
+    before = sys.stdout, sys.stderr
+    sys.stderr = cast("TextIO", _Shown(sys.stderr))
+    if sys.stdout.isatty():
+        sys.stdout = cast("TextIO", _Shown(sys.stdout))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 class Together:
@@ -88,7 +127,7 @@ class Reporter:
             return
         with self._lock:
             if self._bar:
-                self._bar.update(self._task, completed=part, description=text)
+                self._bar.update(self._task, completed=part, description=shown(text))
                 return
             line = f"{part:4.0%}  {text}"
             every_s = NOTEBOOK_EVERY_S if self._notebook else LINE_EVERY_S
@@ -101,7 +140,7 @@ class Reporter:
     def say(self, text: str) -> None:
         """A line that stays."""
         if self._bar:
-            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._bar.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
         else:
             print(f"\n{text}" if self._notebook and self._last_line else text, file=sys.stderr, flush=True)
 
@@ -110,5 +149,5 @@ def _bar() -> Bar:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    return Progress(*columns, console=Console(file=sys.__stderr__), transient=True)

@@ -21,6 +21,7 @@ from openbach_run.commands import main
 from openbach_run.commands import run as running
 from openbach_run.engine.contract import Outcome
 from openbach_run.errors import SetupError
+from openbach_run.progress import only_shown
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -342,3 +343,40 @@ def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schemas = str(ROOT / "tests/data/job_schemas.json")
     bad.write_text(bad.read_text().replace('"nojob": {}', '"fping": {"destination_ip": "10.0.0.2"}'))
     assert main.main(["--check", str(bad), "--jobs", schemas, "--format", "json"]) == 0
+
+
+@pytest.mark.parametrize("on_terminal", [False, True])
+def test_no_text_of_a_job_gives_orders_to_the_terminal(
+    tmp_path: Path,
+    engine: type[FakeEngine],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    on_terminal: bool,
+) -> None:
+    """Neither what it wrote to stderr, nor its statistics' names, nor a scenario's texts; the record has them as they are."""
+    evil = "\x1b]0;owned\x07\x1b[2J\r\u202e\x9b31m"
+
+    def failing(*_: Any) -> Outcome:
+        return Outcome("Finished Ko", 3.0, 0.1, "00", f"job vpn on satvpn_box: Error, exit code 1\n    {evil}")
+
+    monkeypatch.setattr(engine, "run", failing)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: on_terminal)
+    assert run("loss=0", "--results", str(tmp_path / "r")) == 1
+    out, said = capsys.readouterr()
+    assert "exit code 1\n    \\x1b]0;owned\\x07\\x1b[2J\\r\\u202e\\x9b31m" in said
+    assert run(f"loss={evil}", "--results", str(tmp_path / "r")) == 2
+    more = capsys.readouterr()
+    assert not {"\x1b", "\x07", "\r", "\u202e", "\x9b"} & {*out, *said, *more.out, *more.err}
+    (record,) = (tmp_path / "r/runs").glob("*/record.json")
+    assert evil in json.loads(record.read_text())["error"]
+
+
+def test_what_is_printed_to_a_terminal_gives_it_no_orders(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What goes to a file or a program is as it is."""
+    for on_terminal, printed in ((True, "a\\x1b[2J\tb\n"), (False, "a\x1b[2J\tb\n")):
+        monkeypatch.setattr("sys.stdout.isatty", lambda here=on_terminal: here)
+        with only_shown():
+            print("a\x1b[2J\tb")
+        assert capsys.readouterr().out == printed

@@ -14,6 +14,7 @@ from types import FrameType
 from openbach_run.clock import VIRTUAL
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import PROJECT
+from openbach_run.progress import only_shown
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
@@ -195,6 +196,11 @@ class _Version(argparse.Action):
 def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     signal.signal(signal.SIGTERM, _interrupt)
+    with only_shown():
+        return _main(words)
+
+
+def _main(words: Sequence[str]) -> int:
     try:
         if words and words[0] in COMMANDS:
             code: int = import_module(COMMANDS[words[0]]).main(words[1:])

@@ -29,7 +29,6 @@ from openbach_run.openbach.job_folders import Package, load_packages, parts_of
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.refusals import Malformed, near
-from openbach_run.openbach.scenario import is_place
 from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
@@ -317,7 +316,7 @@ def commit() -> str | None:
 
 
 def _results_directory(name: str) -> Path:
-    if not is_place(name):
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise InputError(f"the name {name!r} cannot be that of a directory; name one with --results DIR")
     return Path("results") / name
 
