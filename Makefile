@@ -7,7 +7,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden bump-debian modules scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint test unit guest vpns pep chaos fuzz golden bump-debian modules scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
 check: lint test
@@ -15,7 +15,7 @@ check: lint test
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files:docs/man $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py jobs/vpn/lists.py
+	MYPYPATH=jobs/vpn/files:docs/man $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py docs/man/manual.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/pep/files:src/openbach_run/guest $(DEV) mypy pep
@@ -38,6 +38,10 @@ pep:
 
 guest:
 	$(DEV) python -m pytest $(PARALLEL) tests/guest
+
+SECONDS := 3600
+fuzz: # mutated inputs for every parser, so long: make fuzz SECONDS=60
+	$(DEV) python tests/fuzz.py --seconds $(SECONDS)
 
 chaos:
 	$(DEV) python tests/chaos.py
