@@ -21,7 +21,7 @@ WHOLE = ""
 POINT = re.compile(r"^[\s#]*(not )?ok (\d+)(?:\s+-?\s*(.*))?$")
 BRACKET = re.compile(r"^(?:# )?\s*(?:TEST: )?(\S.*?)\s+\[\s*(OK|PASS|FAIL|SKIP|XFAIL)\s*\]\s*$")
 EXIT = re.compile(r"^kernel-tests: exit (\d+)$", re.MULTILINE)
-NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?( ?[mun]?s\b)?")
+NUMBERS = re.compile(r"\b(0x[0-9a-f]+|\d+(\.\d+)?([mun]?s)?)\b")
 
 Verdicts = dict[str, str]
 """Of one run of a test: each point's, and its own under WHOLE."""
