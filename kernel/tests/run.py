@@ -60,7 +60,7 @@ PATCHED_ARGUMENTS = ("seed=1",)
 IN_REAL_TIME = (KUNIT, "futex", "timers", "signal", "mm", "seccomp", WIREGUARD)
 """What is run with the real clock, too: the others sleep for hours."""
 OUTPUT_BYTES = 4 << 20
-LIMIT_S = 90.0
+LIMIT_S = 60.0
 """Wall time of one test. One that takes longer has the verdict `timeout`."""
 LIMITS_S = {WIREGUARD: 900.0}
 """Of collections with a test that takes longer: transfers for seconds at tens of Gbit/s."""

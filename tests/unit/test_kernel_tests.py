@@ -12,7 +12,7 @@ from openbach_run.paths import REPOSITORY
 
 sys.path.append(str(REPOSITORY / "kernel/tests"))
 
-import verdicts as harness  # noqa: E402
+import verdicts as harness
 
 KTAP = """\
 TAP version 13
