@@ -14,8 +14,9 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,11 +57,12 @@ ARGUMENTS = {
     REAL: (),
 }
 PATCHED_ARGUMENTS = ("seed=1",)
+KUNIT_ARGUMENTS = ("kunit.enable=1", "kunit.autorun=1", "kunit_shutdown=poweroff")
 
 IN_REAL_TIME = (KUNIT, "futex", "timers", "signal", "mm", "seccomp", WIREGUARD)
 """What is run with the real clock, too: the others sleep for hours."""
 OUTPUT_BYTES = 4 << 20
-LIMIT_S = 60.0
+LIMIT_S = 40.0
 """Wall time of one test. One that takes longer has the verdict `timeout`."""
 LIMITS_S = {WIREGUARD: 900.0}
 """Of collections with a test that takes longer: transfers for seconds at tens of Gbit/s."""
@@ -107,9 +109,9 @@ def _kunit_suites(made: Made, outputs: Path) -> list[str]:
     """Of both kernels, which have the same ones or differ in it."""
     suites: set[str] = set()
     for kernel in KERNELS:
-        listing = boot(
-            made, Column(kernel, VIRTUAL), ("kunit.action=list",), outputs / f"{kernel}-suites.log"
-        )
+        arguments = [*KUNIT_ARGUMENTS, "kunit.action=list"]
+        log = outputs / f"{kernel}-suites.log"
+        listing = boot(made, Column(kernel, VIRTUAL), arguments, log)
         suites |= set(re.findall(r"^([\w-]+)\.\w+$", listing.output, re.MULTILINE))
     if not suites:
         raise SetupError(f"the kernels name no suite of KUnit: see {outputs}")
@@ -128,24 +130,24 @@ def boot(
     made: Made, column: Column, arguments: Sequence[str], log: Path, limit_s: float = LIMIT_S
 ) -> Booted:
     """Boots a kernel, which runs one test and powers off, or is killed after `limit_s`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
     command = [
         str(made.kernels[column.kernel]),
         *("mem=1024M", "root=/dev/root", "rootfstype=hostfs", f"rootflags={made.root}", "ro"),
         *(*ARGUMENTS[column.clock], "seccomp=on", "con=null", "con0=fd:0,fd:1"),
         *("panic=-1", "printk.time=0", "init=/init", f"INIT={HERE}"),
-        *(f"SELFTESTS={made.selftests}", f"uml_dir={log.parent}"),
+        f"SELFTESTS={made.selftests}",
         *(PATCHED_ARGUMENTS if column.kernel == PATCHED else ()),
         *arguments,
     ]
     if not any(argument.startswith("kunit.") for argument in arguments):
         command.append("loglevel=4")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    environment = {"HOME": str(log.parent), "PATH": "/usr/bin:/bin"}
     with (
+        tempfile.TemporaryDirectory() as own,
         log.open("wb") as output,
         subprocess.Popen(
-            command,
-            env=environment,
+            [*command, f"uml_dir={own}"],
+            env={"HOME": own, "PATH": "/usr/bin:/bin"},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -177,8 +179,7 @@ def run_test(made: Made, column: Column, test: Test, outputs: Path, attempt: int
     name = f"{test.collection}/{test.name}".replace("/", "-")
     log = outputs / f"{column.kernel}-{column.clock}" / f"{name}.{attempt}.log"
     if test.collection == KUNIT:
-        arguments = [f"kunit.filter_glob={test.name}", "kunit_shutdown=poweroff"]
-        booted = boot(made, column, ["kunit.enable=1", "kunit.autorun=1", *arguments], log)
+        booted = boot(made, column, [*KUNIT_ARGUMENTS, f"kunit.filter_glob={test.name}"], log)
         return kunit_verdicts_in(booted.output, timed_out=booted.timed_out)
     arguments = [f"FOLDER={test.collection}", f"TEST={','.join(test.command)}"]
     limit_s = LIMITS_S.get(test.collection, LIMIT_S)
@@ -186,34 +187,20 @@ def run_test(made: Made, column: Column, test: Test, outputs: Path, attempt: int
     return verdicts_in(booted.output, timed_out=booted.timed_out)
 
 
-def run_all(
-    made: Made, tests: Sequence[Test], clock: str, outputs: Path, reporter: Reporter
-) -> dict[str, dict[str, list[Verdicts]]]:
-    """Runs tests in both kernels; those whose verdicts differ, again in both."""
-    found: dict[str, dict[str, list[Verdicts]]] = {}
+def verdicts_of(made: Made, test: Test, clock: str, outputs: Path) -> dict[str, list[Verdicts]]:
+    """Runs a test in both kernels; again in both, if their verdicts differ."""
+    found: dict[str, list[Verdicts]] = {kernel: [] for kernel in KERNELS}
     for attempt in range(1, ATTEMPTS + 1):
-        wanted = [test for test in tests if attempt == 1 or _differ(found[key_of(test)])]
-        boots = [(test, kernel) for test in wanted for kernel in KERNELS]
-
-        def one(job: tuple[Test, str], attempt: int = attempt) -> Verdicts:
-            return run_test(made, Column(job[1], clock), job[0], outputs, attempt)
-
-        with ThreadPoolExecutor(os.cpu_count()) as beside:
-            for done, ((test, kernel), verdicts) in enumerate(
-                zip(boots, beside.map(one, boots), strict=True)
-            ):
-                found.setdefault(key_of(test), {}).setdefault(kernel, []).append(verdicts)
-                said = f"{clock} clock, attempt {attempt}: {key_of(test)}: {kernel}"
-                reporter.show(f"{said}: {verdicts[WHOLE]}", done / len(boots))
+        for kernel in KERNELS:
+            verdicts = run_test(made, Column(kernel, clock), test, outputs, attempt)
+            found[kernel].append(verdicts)
+        if found[UNPATCHED] == found[PATCHED]:
+            break
     return found
 
 
 def key_of(test: Test) -> str:
     return f"{test.collection}/{test.name}"
-
-
-def _differ(kernels: Mapping[str, list[Verdicts]]) -> bool:
-    return any(verdicts != kernels[UNPATCHED][0] for verdicts in kernels[PATCHED])
 
 
 def main() -> int:
@@ -238,8 +225,21 @@ def main() -> int:
                 if (clock == VIRTUAL or test.collection in IN_REAL_TIME)
                 and (not options.part or any(part in key_of(test) for part in options.part))
             ]
-            found = run_all(made, wanted, clock, OUTPUTS, reporter)
-            results[clock] = {**results.get(clock, {}), **found}
+            with ThreadPoolExecutor(os.cpu_count()) as beside:
+                jobs = {
+                    beside.submit(verdicts_of, made, test, clock, OUTPUTS): key_of(test)
+                    for test in wanted
+                }
+                for done, job in enumerate(as_completed(jobs), 1):
+                    key, found = jobs[job], job.result()
+                    results.setdefault(clock, {})[key] = found
+                    kept.write_text(json.dumps([stamp, results], indent=1))
+                    ends = " / ".join(found[kernel][-1][WHOLE] for kernel in KERNELS)
+                    reporter.show(f"{clock} clock: {key}: {ends}", done / len(wanted))
+            order = [key_of(test) for test in tests]
+            results[clock] = dict(
+                sorted(results[clock].items(), key=lambda one: order.index(one[0]))
+            )
             kept.write_text(json.dumps([stamp, results], indent=1))
         (HERE / "RESULTS.md").write_text(report(made.version, results, known))
         unexplained = [
