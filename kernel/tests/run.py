@@ -247,7 +247,13 @@ def main() -> int:
                 sorted(results[clock].items(), key=lambda one: order.index(one[0]))
             )
             kept.write_text(json.dumps([stamp, results], indent=1))
-        (HERE / "RESULTS.md").write_text(report(made.version, results, known))
+        not_run = [
+            f"{key_of(test)} ({clock} clock)"
+            for clock in CLOCKS
+            for test in tests
+            if _is_run(test.collection, clock) and key_of(test) not in results.get(clock, {})
+        ]
+        (HERE / "RESULTS.md").write_text(report(made.version, results, known, not_run))
         unexplained = [
             one for one in differences(results) if not one.varies and not cause_of(one, known)
         ]

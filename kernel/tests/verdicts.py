@@ -136,7 +136,12 @@ def cause_of(difference: Difference, known: Iterable[Mapping[str, str]]) -> str 
     return None
 
 
-def report(version: str, results: Results, known: Sequence[Mapping[str, str]]) -> str:
+def report(
+    version: str,
+    results: Results,
+    known: Sequence[Mapping[str, str]],
+    not_run: Sequence[str] = (),
+) -> str:
     """RESULTS.md: sums by collection, the differences with their causes, every test."""
     found = list(differences(results))
     parts = [
@@ -150,6 +155,8 @@ def report(version: str, results: Results, known: Sequence[Mapping[str, str]]) -
         "## Verdicts that vary",
         "Each was repeated in both kernels; one of them has given the other's verdict, too.",
         _differences_table([one for one in found if one.varies], known),
+        "## Not run yet",
+        ", ".join(not_run) or "None.",
         *(_every_test(clock, tests) for clock, tests in results.items()),
     ]
     return "\n\n".join(parts) + "\n"

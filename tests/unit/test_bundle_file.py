@@ -57,8 +57,8 @@ def test_it_unpacks_itself_once_and_starts_python(bundle: Path, start: Path, tmp
     (place / "bin").mkdir()
     (place / "bin/python3").write_bytes(start.read_bytes())
     (place / "bin/python3").chmod(0o755)
-    python = subprocess.run([place / "bin/python3", "-c", "1"], check=True, capture_output=True, text=True)
-    assert python.stdout.splitlines()[0].endswith(f"{place}/guest/usr/bin/python3 -s -c 1")
+    started_itself = subprocess.run([place / "bin/python3", "-c", "1"], check=True, capture_output=True, text=True)
+    assert started_itself.stdout.splitlines()[0].endswith(f"{place}/guest/usr/bin/python3 -s -c 1")
 
 
 def test_the_same_content_makes_the_same_bytes(bundle: Path, start: Path, tmp_path: Path) -> None:
