@@ -127,7 +127,7 @@ def description(folder: Path) -> dict[str, Any]:
         return {}
     try:
         described = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: {error}") from error
     if not isinstance(described, dict):
         raise InputError(f"{file}: should be a JSON object")

@@ -69,7 +69,8 @@ ONE = {"name": "a", "type": "int", "count": 1, "flag": "-a"}
         ({"arguments": {"optional": [ONE, {**ONE, "type": "integer"}]}}, r"arguments.optional.1.type \(a\) should be"),
         ({"arguments": {"optional": [{**ONE, "count": "2-"}]}}, r"arguments.optional.0.count \(a\) should be like"),
         ({"arguments": {"optional": [{**ONE, "flag": None}]}}, r"arguments.optional.0.flag \(a\) is missing"),
-        ({"arguments": {"subcommand": [{"group_name": "g"}]}}, "arguments.subcommand.0 should have a group_name"),
+        ({"arguments": {"subcommand": [{"choices": []}]}}, "arguments.subcommand.0.group_name is missing"),
+        ({"arguments": {"subcommand": [{"group_name": "g"}]}}, "arguments.subcommand.0 should have choices"),
         (
             {"arguments": {"subcommand": [{"group_name": "g", "choices": [{"name": "c", "required": [{}]}]}]}},
             "arguments.subcommand.0.choices.0.required.0.name is missing",

@@ -72,7 +72,7 @@ def _numbers(value: Any) -> list[Any]:
 def _json_object(value: Any) -> Any:
     try:
         found = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise WrongType(value, "dict") from None
     if not isinstance(found, dict):
         raise Crash(

@@ -33,6 +33,8 @@ HEADER = f"# Debian packages of the guest and source of its kernel; make bump-de
 ARCHIVES = "debian-archives"
 """Folder of the cache for packages until they are unpacked: a set-up that was interrupted goes on."""
 NOT_LOCKED = "not the locked packages"
+MOST_DIGITS = 12
+"""Of the size of a package in bytes."""
 NAMED = 8
 """How many packages a message names; it counts the others."""
 
@@ -87,7 +89,7 @@ def _read_line(line: str, at: str) -> Locked:
     for column, value, digits in (("sha256", sha256, 64), ("sha1", sha1, 40)):
         if len(value) != digits or set(value) - set("0123456789abcdef"):
             raise InputError(f"{at}: {column} should be {digits} hexadecimal digits; it is {value}")
-    if not size.isdecimal():
+    if not size.isdecimal() or len(size) > MOST_DIGITS:
         raise InputError(f"{at}: size should be a number of bytes; it is {size}")
     return Locked(place, Package(name, version, architecture, path, sha256, int(size)), sha1)
 

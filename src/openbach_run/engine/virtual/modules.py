@@ -59,7 +59,7 @@ def _algorithm(file: Path) -> str:
     """What the kernel knows it by. Raises InputError if anything in the profile.json is wrong."""
     try:
         profile = json.loads(file.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: {error}") from None
     if not isinstance(profile, dict):
         raise InputError(f"{file}: should be a JSON object with {', '.join(KEYS)}")
