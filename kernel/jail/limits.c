@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How many processes a guest may have, and how much memory and disk that its directory does not show: what its
- * processes have written themselves and not share, and files without a name, which last as long as somebody has them
- * open or mapped. A guest that does not attack has hardly any of it: its memory is one file without a name, its
- * processes share it and all descriptors, and map nothing else but the kernel's program.
+ * How many processes a guest may have, and how much memory and disk that its directory does not
+ * show: what its processes have written themselves and do not share, and files without a name,
+ * which last as long as somebody has them open or mapped. A guest that does not attack has hardly
+ * any of it: its memory is one file without a name, its processes share it and all descriptors,
+ * and map nothing else but the kernel's program.
+ *
+ * A process is looked at thread by thread. Its first thread may end before the others: then
+ * /proc/PID itself shows neither memory nor files, but /proc/PID/task/TID does. A thread that has
+ * ended belongs to root, whoever had it, and nobody else may look at its files.
  */
 #define _GNU_SOURCE
 #include "limits.h"
@@ -46,37 +51,55 @@ void set_limits(long guest_mib)
 		perror("jail: RLIMIT_NOFILE");
 }
 
-static FILE *opened(int proc, pid_t pid, const char *name)
+/* A file of /proc about a thread of a process. */
+static FILE *opened(int proc, pid_t pid, pid_t thread, const char *name)
 {
-	char path[320];
+	char path[80];
 	int fd;
 
-	snprintf(path, sizeof(path), "%d/%s", pid, name);
+	snprintf(path, sizeof(path), "%d/task/%d/%s", pid, thread, name);
 	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? NULL : fdopen(fd, "r");
 }
 
-static DIR *opened_directory(int proc, pid_t pid, const char *name)
+static DIR *opened_directory(int at, const char *path)
 {
-	char path[320];
-	int fd;
+	int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	snprintf(path, sizeof(path), "%d/%s", pid, name);
-	fd = openat(proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return fd < 0 ? NULL : fdopendir(fd);
+}
+
+/* The threads of a process; NULL if it is gone. */
+static DIR *threads_of(int proc, pid_t pid)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "%d/task", pid);
+	return opened_directory(proc, path);
+}
+
+/* The next of them; 0 after the last one. */
+static pid_t next_thread(DIR *threads)
+{
+	struct dirent *entry;
+
+	while ((entry = readdir(threads)))
+		if (entry->d_name[0] != '.')
+			return atoi(entry->d_name);
+	return 0;
 }
 
 static long add_children(int proc, pid_t pid, long count, long limit)
 {
-	DIR *threads = opened_directory(proc, pid, "task");
-	char name[300];
+	DIR *threads = threads_of(proc, pid);
 	FILE *children;
+	pid_t thread;
 
 	if (!threads)
 		return count; /* it has ended meanwhile */
-	for (struct dirent *thread; (thread = readdir(threads));) {
-		snprintf(name, sizeof(name), "task/%s/children", thread->d_name);
-		if (thread->d_name[0] == '.' || !(children = opened(proc, pid, name)))
+	while ((thread = next_thread(threads))) {
+		children = opened(proc, pid, thread, "children");
+		if (!children)
 			continue;
 		while (count <= limit && fscanf(children, "%d", &processes[count]) == 1)
 			count++;
@@ -86,7 +109,7 @@ static long add_children(int proc, pid_t pid, long count, long limit)
 	return count;
 }
 
-/* All that have come of the first one, it is not one of them. */
+/* Finds all processes that have come of the first one, without itself. */
 static long find_processes(int proc, pid_t first, long limit)
 {
 	long count = add_children(proc, first, 0, limit);
@@ -96,18 +119,45 @@ static long find_processes(int proc, pid_t first, long limit)
 	return count;
 }
 
+/* Pages that a thread's process has for itself; -1 if the thread has ended. */
+static long own_pages(int proc, pid_t pid, pid_t thread)
+{
+	FILE *file = opened(proc, pid, thread, "statm");
+	long size, resident, shared, pages = -1;
+
+	if (!file)
+		return -1;
+	if (fscanf(file, "%ld %ld %ld", &size, &resident, &shared) == 3 && size > 0)
+		pages = resident - shared;
+	fclose(file);
+	return pages;
+}
+
+/* A thread of the process that has not ended; 0 if there is none. */
+static pid_t living_thread(int proc, pid_t pid)
+{
+	DIR *threads = threads_of(proc, pid);
+	pid_t thread;
+
+	if (!threads)
+		return 0;
+	do
+		thread = next_thread(threads);
+	while (thread && own_pages(proc, pid, thread) < 0);
+	closedir(threads);
+	return thread;
+}
+
 static long own_memory(int proc, long count)
 {
-	long pages = 0, resident, shared;
-	FILE *file;
+	long pages = 0, own;
+	pid_t thread;
 
 	for (long i = 0; i < count; i++) {
-		file = opened(proc, processes[i], "statm");
-		if (!file)
-			continue;
-		if (fscanf(file, "%*d %ld %ld", &resident, &shared) == 2)
-			pages += resident - shared;
-		fclose(file);
+		own = own_pages(proc, processes[i], processes[i]);
+		if (own < 0 && (thread = living_thread(proc, processes[i])))
+			own = own_pages(proc, processes[i], thread);
+		pages += own > 0 ? own : 0;
 	}
 	return pages * sysconf(_SC_PAGESIZE);
 }
@@ -133,30 +183,60 @@ static dev_t memory_device(void)
 	return status.st_dev;
 }
 
-/* Adds the files without a name that a process has open to `nameless`; -1 if it does not let itself be looked at. */
-static long open_files(int proc, pid_t pid, long count, long long *memory, long long *disk)
-{
-	DIR *fds = opened_directory(proc, pid, "fd");
-	struct stat status;
+/* Bytes of files without a name that were found, and how many are in `nameless`. */
+struct found {
+	long files;
+	long long memory;
+	long long disk;
+};
 
+/* Adds the files without a name that a thread has open; false if it hides them. */
+static bool add_files_of_thread(int proc, pid_t pid, pid_t thread, struct found *found)
+{
+	struct stat status;
+	char path[80];
+	DIR *fds;
+
+	snprintf(path, sizeof(path), "%d/task/%d/fd", pid, thread);
+	fds = opened_directory(proc, path);
 	if (!fds)
-		return errno == EACCES || errno == EPERM ? -1 : count;
-	for (struct dirent *fd; (fd = readdir(fds)) && count < OPEN_FILES;) {
+		return (errno != EACCES && errno != EPERM) || own_pages(proc, pid, thread) < 0;
+	for (struct dirent *fd; (fd = readdir(fds)) && found->files < OPEN_FILES;) {
 		if (fd->d_name[0] == '.' || fstatat(dirfd(fds), fd->d_name, &status, 0) < 0)
 			continue;
-		if (!S_ISREG(status.st_mode) || status.st_nlink > 0 || is_nameless(status.st_ino, count))
+		if (!S_ISREG(status.st_mode) || status.st_nlink > 0 ||
+		    is_nameless(status.st_ino, found->files))
 			continue;
-		nameless[count++] = status.st_ino;
-		*(status.st_dev == memory_device() ? memory : disk) += (long long)status.st_blocks * BLOCK;
+		nameless[found->files++] = status.st_ino;
+		*(status.st_dev == memory_device() ? &found->memory : &found->disk) +=
+			(long long)status.st_blocks * BLOCK;
 	}
 	closedir(fds);
-	return count;
+	return true;
 }
 
-/* Bytes of memory that a process shares with others it has started, and of files it has not open any more: all. */
-static long long mappings(int proc, pid_t pid, long count)
+/* Does so for each thread of a process. */
+static bool add_files(int proc, pid_t pid, struct found *found)
 {
-	FILE *maps = opened(proc, pid, "maps");
+	DIR *threads = threads_of(proc, pid);
+	bool seen = true;
+	pid_t thread;
+
+	if (!threads)
+		return true;
+	while (seen && (thread = next_thread(threads)))
+		seen = add_files_of_thread(proc, pid, thread, found);
+	closedir(threads);
+	return seen;
+}
+
+/*
+ * Bytes of memory that a process shares with others it has started, and of files that it has not
+ * open any more: each counts as more than a guest may have, as its size cannot be seen.
+ */
+static long long mappings(int proc, pid_t pid, long files)
+{
+	FILE *maps = opened(proc, pid, living_thread(proc, pid), "maps");
 	unsigned long from, to, inode;
 	long long bytes = 0;
 	size_t room = 0;
@@ -167,45 +247,51 @@ static long long mappings(int proc, pid_t pid, long count)
 		return 0;
 	while ((length = getline(&line, &room, maps)) > 0) {
 		line[--length] = '\0';
-		if (length < (ssize_t)strlen(DELETED) || strcmp(line + length - strlen(DELETED), DELETED) != 0)
+		if (length < (ssize_t)strlen(DELETED) ||
+		    strcmp(line + length - strlen(DELETED), DELETED) != 0)
 			continue;
 		if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &inode) != 3)
 			continue;
 		if (length > (ssize_t)strlen(SHARED_MEMORY) &&
 		    strcmp(line + length - strlen(SHARED_MEMORY) - 1, " " SHARED_MEMORY) == 0)
 			bytes += to - from;
-		else if (!is_nameless(inode, count))
-			bytes += MORE_MIB * MIB + 1; /* as large as it may be */
+		else if (!is_nameless(inode, files))
+			bytes += MORE_MIB * MIB + 1;
 	}
 	free(line);
 	fclose(maps);
 	return bytes;
 }
 
+/* Looks at the files of the kernel's first process, as others map some of them, and of one other. */
+static void look_at_files(int proc, pid_t other, long guest_mib)
+{
+	struct found found = { 0 };
+	bool seen = add_files(proc, processes[0], &found);
+
+	if (seen && other != processes[0])
+		seen = add_files(proc, other, &found);
+	if (!seen)
+		snprintf(said, sizeof(said), "a process that hides its files");
+	else if (found.disk + mappings(proc, other, found.files) > MORE_MIB * MIB)
+		snprintf(said, sizeof(said),
+			 "more than %ld MiB of shared memory and of files without a name", MORE_MIB);
+	else if (found.memory > (guest_mib + MORE_MIB) * MIB)
+		snprintf(said, sizeof(said), "more than %ld MiB of memory", guest_mib + MORE_MIB);
+}
+
 const char *passed_limit(int proc, pid_t first, long guest_mib)
 {
 	long most = guest_mib < MOST_PROCESSES - 1 ? guest_mib : MOST_PROCESSES - 1;
-	long count = find_processes(proc, first, most), files;
+	long count = find_processes(proc, first, most);
 	static unsigned long turn;
-	long long memory = 0, disk = 0, mapped;
-	pid_t next;
 
 	if (count > most)
 		snprintf(said, sizeof(said), "more than %ld processes", most);
 	else if (own_memory(proc, count) > MORE_MIB * MIB)
-		snprintf(said, sizeof(said), "more than %ld MiB of memory beside the guest's", MORE_MIB);
-	else if (count > 0) {
-		next = processes[turn++ % count];
-		files = open_files(proc, processes[0], 0, &memory, &disk); /* of the kernel: others map some of them */
-		if (files >= 0 && next != processes[0])
-			files = open_files(proc, next, files, &memory, &disk);
-		mapped = files < 0 ? 0 : mappings(proc, next, files);
-		if (files < 0)
-			snprintf(said, sizeof(said), "a process that hides its files");
-		else if (disk + mapped > MORE_MIB * MIB)
-			snprintf(said, sizeof(said), "more than %ld MiB of shared memory and of files without a name", MORE_MIB);
-		else if (memory > (guest_mib + MORE_MIB) * MIB)
-			snprintf(said, sizeof(said), "more than %ld MiB of memory", guest_mib + MORE_MIB);
-	}
+		snprintf(said, sizeof(said), "more than %ld MiB of memory beside the guest's",
+			 MORE_MIB);
+	else if (count > 0)
+		look_at_files(proc, processes[turn++ % count], guest_mib);
 	return said[0] ? said : NULL;
 }

@@ -170,6 +170,27 @@ def greedy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 NAMELESS = "64 MiB of shared memory and of files without a name"
 
 
+ENDED = "jail: the guest had {} and was ended\n"
+
+
+def taken(
+    launcher: Path, greedy: Path, host: Host, mode: str, way: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `greedy` in place of a guest's kernel, in one of its ways."""
+    program, copy = shutil.copy(greedy, host.place), shutil.copy(launcher, host.place)
+    guest, code, run = host.places()
+    cpu = min(os.sched_getaffinity(0))
+    command = Jail(Path(copy), mode).command(cpu, guest, code, run, Path(program), way)
+    return subprocess.run(
+        [*host.user, *command],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=4 * LIMIT_S,
+    )
+
+
 @pytest.mark.parametrize(
     ("way", "limit"),
     [
@@ -181,6 +202,8 @@ NAMELESS = "64 MiB of shared memory and of files without a name"
         ("open file", NAMELESS),
         ("mapped file", NAMELESS),
         ("child's file", NAMELESS),
+        ("second thread's file", NAMELESS),
+        ("second thread's memory", "64 MiB of memory beside the guest's"),
     ],
 )
 @pytest.mark.parametrize("mode", MODES)
@@ -188,18 +211,26 @@ def test_who_takes_more_than_a_guest_has_is_ended(
     launcher: Path, greedy: Path, host: Host, mode: str, way: str, limit: str
 ) -> None:
     """Also what no file in the run's directory shows."""
-    program, copy = shutil.copy(greedy, host.place), shutil.copy(launcher, host.place)
-    guest, code, run = host.places()
-    command = Jail(Path(copy), mode).command(min(os.sched_getaffinity(0)), guest, code, run, Path(program), way)
-    done = subprocess.run(
-        [*host.user, *command],
-        check=False,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=4 * LIMIT_S,
-    )
-    assert (done.stderr, done.returncode) == (f"jail: the guest had more than {limit} and was ended\n", EXIT_LIMIT)
+    done = taken(launcher, greedy, host, mode, way)
+    assert (done.stderr, done.returncode) == (ENDED.format(f"more than {limit}"), EXIT_LIMIT)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_who_hides_its_files_is_ended(launcher: Path, greedy: Path, host: Host, mode: str) -> None:
+    """A jail that is root sees them."""
+    done = taken(launcher, greedy, host, mode, "hidden file")
+    reasons = ("a process that hides its files", f"more than {NAMELESS}")
+    assert done.stderr in [ENDED.format(reason) for reason in reasons]
+    assert done.returncode == EXIT_LIMIT
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_thread_that_has_ended_hides_nothing(
+    launcher: Path, greedy: Path, host: Host, mode: str
+) -> None:
+    """It is root's, so an ordinary user may not look: each kernel's process is so when it ends."""
+    done = taken(launcher, greedy, host, mode, "second thread")
+    assert (done.stderr, done.returncode) == ("", 0)
 
 
 def test_the_limit_that_a_guest_has_passed_is_told(tmp_path: Path, greedy: Path) -> None:

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Stands in the jail in place of a guest's kernel, and takes more of the host than a guest may have, in one of the
- * ways below, where the files of a run's directory do not show it. Then it waits for its end.
+ * Stands in the jail in place of a guest's kernel, and takes more of the host than a guest may
+ * have, in one of the ways below, where the files of a run's directory do not show it. Then it
+ * waits for its end. "second thread" takes nothing, and ends.
  *
  *   greedy RUN_DIR=PLACE … WAY
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB	(1 << 20)
@@ -69,6 +72,41 @@ static void be_many(int more)
 		}
 }
 
+static void *with_file(void *run)
+{
+	unlinked(run);
+	stay();
+	return NULL;
+}
+
+static void *with_memory(void *unused)
+{
+	(void)unused;
+	use_memory(MAP_PRIVATE);
+	stay();
+	return NULL;
+}
+
+/* Some looks long. */
+static void *ends_well(void *unused)
+{
+	const struct timespec long_enough = { .tv_sec = 1 };
+
+	(void)unused;
+	nanosleep(&long_enough, NULL);
+	exit(0);
+}
+
+/* Goes on as a second thread, after the end of the first one. */
+static void go_on_as(void *(*second)(void *), const char *run)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, second, (void *)run))
+		exit(5);
+	syscall(SYS_exit, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *way = argv[argc - 1], *run = place(argv, "RUN_DIR=");
@@ -96,7 +134,15 @@ int main(int argc, char **argv)
 		unlinked(run);
 		stay();
 	}
-	if (strcmp(way, "hidden") == 0)
+	if (strcmp(way, "second thread's file") == 0)
+		go_on_as(with_file, run);
+	if (strcmp(way, "second thread's memory") == 0)
+		go_on_as(with_memory, run);
+	if (strcmp(way, "second thread") == 0)
+		go_on_as(ends_well, run);
+	if (strcmp(way, "hidden file") == 0) {
 		prctl(PR_SET_DUMPABLE, 0);
+		unlinked(run);
+	}
 	stay();
 }
