@@ -46,6 +46,8 @@ CODEL_TARGET = 0.05
 """Of the RTT: RFC 8289, section 4.2, which has the interval at one RTT (section 4.3)."""
 UP = "measured"
 """Alias of the queues' interfaces when the link has proved itself."""
+WAIT_LIMIT_S = 600.0
+"""A link of 10 s and 32 kbit/s takes over a minute to measure itself; one that fails ends its own job before."""
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 VALUES = {
     "--rate": "bit/s of the forward direction, e.g. 10M",
@@ -400,7 +402,7 @@ def wait() -> None:
     def is_up() -> bool:
         return UP in map(alias, os.listdir("/sys/class/net"))
 
-    wait_for("no satellite link is up on this host", is_up, told_by=LINKS)
+    wait_for("no satellite link is up on this host", is_up, WAIT_LIMIT_S, told_by=LINKS)
 
 
 def emulate(arguments: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -43,6 +44,15 @@ EXCHANGE_PORT = 5999
 COORDINATOR_PORT = 6000
 """Where the ends exchange keys with the coordinator of tunnel 0; each further one has the port above."""
 RETRY_S = 0.2
+HANDSHAKE_ROUND_TRIPS = 30
+"""What a VPN may take for its handshake and a first packet beyond LIMIT_S, losses included."""
+FIRST_PINGS, PING_S = 3, 3
+"""Of the first pings through a tunnel each is waited for as long; after these, and on paths that take longer than half of it,
+ping goes on sending and takes any answer."""
+UNANSWERED = 1
+"""Exit code of a ping that has sent something; one that could not has another."""
+WAIT_LIMIT_S = 3600.0
+"""Of the role `wait`: a tunnel that does not come up fails before, with its reason."""
 FLOW_TABLE = 200
 """Routing table of tunnel 0 if it is for one flow only; each further one has the next."""
 FLOW_PRIORITY = 1000
@@ -62,6 +72,8 @@ ENDS = 2
 LAST_LINES = 10
 ETHERNET_MTU = 1500
 """What `inner_mtu` of a vpn.json is for."""
+TCPI_RTT_AT = 68
+"""Where linux/tcp.h has tcpi_rtt in struct tcp_info, in µs."""
 SIOCGIFMTU = 0x8921
 """linux/sockios.h; `open` would make calls that fail, and those take virtual time."""
 Networks = list[tuple[str, IPv4Network]]
@@ -132,8 +144,9 @@ def last_lines(log: Path) -> str:
     return "; its last lines:\n" + "\n".join(lines) if lines else "; it said nothing"
 
 
-def exchange(arguments: argparse.Namespace, public: str) -> str:
-    """Gives the other end our public material and returns its own. The server listens, the client connects."""
+def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, float]:
+    """Gives the other end our public material and returns its own, and the round-trip time in s. The server listens, the
+    client connects."""
     if arguments.role == "server":
         with socket.create_server((arguments.local_ip, arguments.exchange_port)) as listener:
             listener.settimeout(LIMIT_S)
@@ -167,12 +180,13 @@ def exchange_with_ends(arguments: argparse.Namespace, public: str) -> list[tuple
             except TimeoutError:
                 came = f"{len(received)} of {ENDS} ends of {arguments.kind}"
                 sys.exit(f"{came} connected to port {arguments.coordinator_port} of the coordinator in {LIMIT_S:g} s")
-            received.append((address, swap(connection, public)))
+            received.append((address, swap(connection, public)[0]))
     return received
 
 
-def swap(connection: socket.socket, public: str) -> str:
-    """One line of JSON each way, at the same time: if both ends first wrote what fits no buffer, neither would go on."""
+def swap(connection: socket.socket, public: str) -> tuple[str, float]:
+    """What the other end has sent, and the round-trip time in s. One line of JSON each way, at the same time: if both ends
+    first wrote what fits no buffer, neither would go on."""
     connection.settimeout(LIMIT_S)
     failed: list[OSError] = []
 
@@ -192,6 +206,7 @@ def swap(connection: socket.socket, public: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             sys.exit(f"the exchange of public keys with the other end failed: {error}")
         sender.join()
+        rtt_s = round_trip_of(connection)
     if failed:
         sys.exit(f"the exchange of public keys with the other end failed: {failed[0]}")
     if not received:
@@ -202,7 +217,13 @@ def swap(connection: socket.socket, public: str) -> str:
         public_of_other = None
     if not isinstance(public_of_other, str):
         sys.exit(f"the other end sent no public keys, or more than {PUBLIC_LIMIT >> 20} MiB: {received[:60]!r}")
-    return public_of_other
+    return public_of_other, rtt_s
+
+
+def round_trip_of(connection: socket.socket) -> float:
+    """The round-trip time in s that TCP has measured on a connection: what time-outs of the path follow."""
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCPI_RTT_AT + 4)
+    return float(struct.unpack_from("=I", told, TCPI_RTT_AT)[0] / 1e6)
 
 
 def own_networks() -> Networks:
@@ -301,14 +322,35 @@ def unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
 
 
-def round_trip(arguments: argparse.Namespace, source: str, daemon: subprocess.Popen[bytes], log: Path) -> str | None:
-    """The time in ms, as ping says it, of a packet to the other end of the tunnel and back; None if none came back."""
-    if daemon.poll():
-        sys.exit(ended(arguments.kind, daemon, log))
-    command = ["ping", "-n", "-c", "1", "-W", "3", "-I", source, arguments.remote_tunnel_ip]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+def pinged(
+    arguments: argparse.Namespace, source: str, limit_s: float | None, daemon: subprocess.Popen[bytes]
+) -> subprocess.CompletedProcess[str]:
+    """One ping through the tunnel. With a limit it goes on sending until there is an answer, and ends sooner if the daemon
+    does."""
+    ping, to = ["ping", "-n", "-c", "1"], ["-I", source, arguments.remote_tunnel_ip]
+    if limit_s is None:
+        return subprocess.run([*ping, "-W", f"{PING_S}", *to], check=False, capture_output=True, text=True)
+    command = [*ping, "-i", f"{PING_S + RETRY_S:g}", "-w", str(round(limit_s)), *to]
+    with started(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sends:
+        while sends.poll() is None and not daemon.poll():
+            signal.sigtimedwait({signal.SIGCHLD}, PING_S)
+        sends.terminate()
+        return subprocess.CompletedProcess(command, sends.wait(), sends.stdout.read())
+
+
+def answer_of(done: subprocess.CompletedProcess[str]) -> str | None:
+    """The round-trip time in ms, as ping says it; None if nothing came back."""
     answered = re.search(r"time=([\d.]+) ms", done.stdout)
     return answered[1] if done.returncode == 0 and answered else None
+
+
+def check_round_trip(arguments: argparse.Namespace, vpn: Mapping[str, Any], rtt_s: float) -> None:
+    """Ends the job if the VPN's handshake cannot cross a path that takes so long."""
+    if vpn["rtt_max_s"] and rtt_s > vpn["rtt_max_s"]:
+        sys.exit(
+            f"{arguments.kind} does not come up on a path whose round trip is {rtt_s:.2f} s: "
+            f"above {vpn['rtt_max_s']:g} s {vpn['rtt_max_because']}"
+        )
 
 
 def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
@@ -418,9 +460,11 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     cpu = cpu_of(arguments, vpn)
     with ExitStack() as at_end:
         coordinator = started_coordinator(arguments, vpn, at_end)
-        exchange_keys(arguments, scripts(arguments.kind), environment)
+        rtt_s = exchange_keys(arguments, scripts(arguments.kind), environment)
+        check_round_trip(arguments, vpn, rtt_s)
+        environment["VPN_RTT_S"] = str(max(math.ceil(rtt_s), 1))
         setup_s: float | None = time.monotonic() - start_s
-        while life(arguments, vpn, environment, coordinator, cpu, setup_s) == FALL:
+        while life(arguments, vpn, environment, coordinator, cpu, setup_s, rtt_s) == FALL:
             if signal.sigwait({*SIGNALS, RISE}) != RISE:
                 break
             setup_s = None
@@ -433,9 +477,11 @@ def life(
     coordinator: subprocess.Popen[Any] | None,
     cpu: Any,
     setup_s: float | None,
+    rtt_s: float,
 ) -> int:
     """The VPN from its `up` to its `down`: the signal that ended it. Ends the job if it ends by itself. `setup_s` is what came
-    before its first life."""
+    before its first life, `rtt_s` the round trip of the path."""
+    limit_s = LIMIT_S + HANDSHAKE_ROUND_TRIPS * rtt_s
     with ExitStack() as at_end:
         up_s = time.monotonic()
         daemon, log = bring_up(arguments, vpn, environment, at_end)
@@ -443,15 +489,23 @@ def life(
 
         def proven(missing: str, is_over: Callable[[], bool] = bool) -> str:
             """The round-trip time of a packet that goes through, as soon as one does, or nothing matters any more."""
-            return wait_for(
-                missing,
-                lambda: "no" if is_over() else round_trip(arguments, source, daemon, log),
-                retry_s=RETRY_S,
-                evidence=lambda: last_lines(log),
-            )
+            unanswered = 0
+
+            def proof() -> str | None:
+                nonlocal unanswered
+                if is_over():
+                    return "no"
+                if daemon.poll():
+                    sys.exit(ended(arguments.kind, daemon, log))
+                is_slow = unanswered >= FIRST_PINGS or rtt_s > PING_S / 2
+                done = pinged(arguments, source, limit_s if is_slow else None, daemon)
+                unanswered += done.returncode == UNANSWERED
+                return answer_of(done)
+
+            return wait_for(missing, proof, limit_s, retry_s=RETRY_S, evidence=lambda: last_lines(log))
 
         rtt_ms = proven(f"no packet has gone through {arguments.kind}")
-        through = ["ping", "-nqc", "1", "-W", "3", "-I", source, arguments.remote_tunnel_ip]
+        through = ["ping", "-nqc", "1", "-W", f"{max(PING_S, 2 * math.ceil(rtt_s))}", "-I", source, arguments.remote_tunnel_ip]
         record(*through, before="until ", after=" > /dev/null; do sleep 1; done")
         if cpu:
             at_end.callback(cpu.detach)
@@ -570,17 +624,19 @@ def made_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[
     return public
 
 
-def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> None:
-    """Makes this end's keys, and leaves the other end's public ones where `up` finds them. Pasted, the commands make new keys
-    and exchange them as files."""
+def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> float:
+    """The round-trip time in s. Makes this end's keys, and leaves the other end's public ones where `up` finds them. Pasted,
+    the commands make new keys and exchange them as files."""
     public = made_keys(arguments, folder, environment)
     if (file := environment.get("VPN_COORDINATOR_PUBLIC")) is not None:
         address = coordinator_ip(arguments)
         coordinator = connected("the VPN coordinator", address, arguments.coordinator_port)
-        Path(file).write_text(swap(coordinator, public))
+        Path(file).write_text(swap(coordinator, public)[0])
         record("cp", public_file(address, arguments.tunnel, "-coordinator"), file)
-    Path(environment["VPN_REMOTE_PUBLIC"]).write_text(exchange(arguments, public))
+    public_of_other, rtt_s = exchange(arguments, public)
+    Path(environment["VPN_REMOTE_PUBLIC"]).write_text(public_of_other)
     record("cp", public_file(arguments.remote_ip, arguments.tunnel), environment["VPN_REMOTE_PUBLIC"])
+    return rtt_s
 
 
 def own_words(environment: Mapping[str, str]) -> dict[str, str]:
@@ -692,7 +748,7 @@ def main() -> None:
     if arguments.role == "wait":
         if arguments.kind != "none":
             missing = f"{arguments.remote_network} is not reached through {arguments.kind} ({arguments.device})"
-            wait_for(missing, lambda: leads_into_tunnel(arguments), told_by=ROUTES)
+            wait_for(missing, lambda: leads_into_tunnel(arguments), WAIT_LIMIT_S, told_by=ROUTES)
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     if arguments.role == "coordinator":

@@ -15,6 +15,8 @@ DEFAULTS: dict[str, Any] = {
     "device": True,
     "handshake_line": None,
     "coordinator": None,
+    "rtt_max_s": None,
+    "rtt_max_because": "",
 }
 
 
