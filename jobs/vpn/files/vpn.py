@@ -436,6 +436,7 @@ def environment_of(
         "VPN_REMOTE_PUBLIC": str(directory / "remote_public"),
         "VPN_MTU": str(vpn["inner_mtu"]),
         "VPN_PATHS": arguments.paths.replace(",", " "),
+        "VPN_RTT_S": "1",
         **(coordinator if vpn["coordinator"] else {}),
         **{f"VPN_{name.upper()}": str(value) for name, value in vpn["values"].items()},
     }
