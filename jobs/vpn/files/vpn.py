@@ -28,10 +28,11 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import collect_agent
 from command import LIMIT_S, LINKS, ROUTES, change, record, run, started, undo, wait_for
+from tunnel_mtu import MtuError, fitting_mtu
 from vpn_folders import describe, kinds, scripts
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
@@ -71,12 +72,24 @@ STREAMS = ("TCP", "MPTCP", "TLS")
 ENDS = 2
 LAST_LINES = 10
 ETHERNET_MTU = 1500
-"""What `inner_mtu` of a vpn.json is for."""
-TCPI_RTT_AT = 68
-"""Where linux/tcp.h has tcpi_rtt in struct tcp_info, in µs."""
+"""Where nothing is known of the way out."""
+TCP_INFO_BYTES, TCPI_OPTIONS_AT, TCPI_SND_MSS_AT, TCPI_RTT_AT = 104, 5, 16, 68
+"""Where struct tcp_info of linux/tcp.h has what; the round-trip time in µs."""
+TCPI_OPT_TIMESTAMPS = 1
+HEADERS_BYTES, TIMESTAMPS_BYTES = 40, 12
+"""Of IPv4 and TCP, and of TCP's timestamps, which a segment's size is without."""
 SIOCGIFMTU = 0x8921
 """linux/sockios.h; `open` would make calls that fail, and those take virtual time."""
 Networks = list[tuple[str, IPv4Network]]
+
+
+class Way(NamedTuple):
+    """The path to the other end, as TCP has found it: the MTU is the smaller one of both ends' interfaces."""
+
+    rtt_s: float
+    mtu: int
+
+
 LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535), "users": (1, 100_000), "user_packet_bytes": (64, 9000),
           "user_rate_kbps": (1, 1_000_000), "user_rtt_ms": (1, 4000), "cpu_scale": (0.01, 1000)}  # fmt: skip
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
@@ -110,6 +123,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--flow-port", type=int, default=0, help="the tunnel is for the TCP flow with this server port only"
     )
     parser.add_argument("--paths", default="", help="this end's interfaces that a multipath VPN uses, parted by commas")
+    parser.add_argument(
+        "--path-mtus", default="", help="MTUs of the networks between the ends, parted by commas; inventory says nothing"
+    )
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the counters (0: none)")
     cpu = parser.add_argument_group("this host's CPU, in virtual time")
     cpu.add_argument("--cpu", default=FREE, help=f"what packets cost this host: a profile of cpus, or {FREE}")
@@ -125,6 +141,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
+    if wrong := [mtu for mtu in filter(None, arguments.path_mtus.split(",")) if mtu != "inventory" and not mtu.isdecimal()]:
+        parser.error(f"path_mtus has {wrong[0]}: numbers of bytes or inventory, parted by commas")
     if arguments.cpu != FREE and not (CPUS / f"{arguments.cpu}.json").is_file():
         parser.error(
             f"cpu is {arguments.cpu}: {FREE}, or one of {', '.join(sorted(one.stem for one in CPUS.glob('*.json')))}"
@@ -144,9 +162,9 @@ def last_lines(log: Path) -> str:
     return "; its last lines:\n" + "\n".join(lines) if lines else "; it said nothing"
 
 
-def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, float]:
-    """Gives the other end our public material and returns its own, and the round-trip time in s. The server listens, the
-    client connects."""
+def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
+    """Gives the other end our public material and returns its own, and what TCP has learnt of the path. The server listens,
+    the client connects."""
     if arguments.role == "server":
         with socket.create_server((arguments.local_ip, arguments.exchange_port)) as listener:
             listener.settimeout(LIMIT_S)
@@ -184,8 +202,8 @@ def exchange_with_ends(arguments: argparse.Namespace, public: str) -> list[tuple
     return received
 
 
-def swap(connection: socket.socket, public: str) -> tuple[str, float]:
-    """What the other end has sent, and the round-trip time in s. One line of JSON each way, at the same time: if both ends
+def swap(connection: socket.socket, public: str) -> tuple[str, Way]:
+    """What the other end has sent, and what TCP has learnt of the path. One line of JSON each way, at the same time: if both ends
     first wrote what fits no buffer, neither would go on."""
     connection.settimeout(LIMIT_S)
     failed: list[OSError] = []
@@ -206,7 +224,7 @@ def swap(connection: socket.socket, public: str) -> tuple[str, float]:
         except (OSError, UnicodeDecodeError) as error:
             sys.exit(f"the exchange of public keys with the other end failed: {error}")
         sender.join()
-        rtt_s = round_trip_of(connection)
+        path = learnt(connection)
     if failed:
         sys.exit(f"the exchange of public keys with the other end failed: {failed[0]}")
     if not received:
@@ -217,13 +235,15 @@ def swap(connection: socket.socket, public: str) -> tuple[str, float]:
         public_of_other = None
     if not isinstance(public_of_other, str):
         sys.exit(f"the other end sent no public keys, or more than {PUBLIC_LIMIT >> 20} MiB: {received[:60]!r}")
-    return public_of_other, rtt_s
+    return public_of_other, path
 
 
-def round_trip_of(connection: socket.socket) -> float:
-    """The round-trip time in s that TCP has measured on a connection: what time-outs of the path follow."""
-    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCPI_RTT_AT + 4)
-    return float(struct.unpack_from("=I", told, TCPI_RTT_AT)[0] / 1e6)
+def learnt(connection: socket.socket) -> Way:
+    """What time-outs and the tunnel's MTU follow."""
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    segment, rtt_us = (struct.unpack_from("=I", told, at)[0] for at in (TCPI_SND_MSS_AT, TCPI_RTT_AT))
+    timestamps = TIMESTAMPS_BYTES if told[TCPI_OPTIONS_AT] & TCPI_OPT_TIMESTAMPS else 0
+    return Way(rtt_us / 1e6, segment + timestamps + HEADERS_BYTES)
 
 
 def own_networks() -> Networks:
@@ -252,8 +272,8 @@ def local_networks(arguments: argparse.Namespace, networks: Networks) -> str:
     return arguments.local_network or " ".join(str(network) for _, network in networks if own not in network)
 
 
-def beyond_ethernet(arguments: argparse.Namespace, networks: Networks) -> int:
-    """By how many bytes the packets of the interfaces that lead to the other end may be larger than Ethernet's."""
+def own_mtu(arguments: argparse.Namespace, networks: Networks) -> int:
+    """Of the interfaces that lead to the other end the smallest, and of what the scenario says of the networks between."""
     own = ip_address(arguments.local_ip)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
         answers = [
@@ -261,11 +281,12 @@ def beyond_ethernet(arguments: argparse.Namespace, networks: Networks) -> int:
             for name, net in networks
             if own in net
         ]
-    return max(0, min((struct.unpack("16si12x", answer)[1] for answer in answers), default=0) - ETHERNET_MTU)
+    told = [int(mtu) for mtu in arguments.path_mtus.split(",") if mtu.isdecimal()]
+    return min([*(struct.unpack("16si12x", answer)[1] for answer in answers), *told], default=ETHERNET_MTU)
 
 
 def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) -> None:
-    """Ends the job when a command that the VPN needs is missing, or its full packets do not fit the way out."""
+    """Ends the job when a command that the VPN needs is missing."""
     missing = [command for command in vpn["commands"] if not shutil.which(command, path=path)]
     if missing:
         recipe = vpn["programs"].get(missing[0], {})
@@ -275,15 +296,6 @@ def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) ->
         elif "host" in recipe:
             how = f"no package has it: put it into {PROGRAMS.partition(':')[0]} ({recipe['host']})"
         sys.exit(f"this host cannot run {arguments.kind}: there is no command {missing[0]}; {how}")
-    needed = vpn["inner_mtu"] + (vpn["overhead_bytes"] or 0)
-    out = [name for name, network in own_networks() if ip_address(arguments.local_ip) in network]
-    for name in out if vpn["overhead_bytes"] else []:  # where it is null, the carrier is a stream
-        mtu = int(Path(f"/sys/class/net/{name}/mtu").read_text())
-        if needed > mtu:
-            sys.exit(
-                f"{arguments.kind}: its MTU is too big: packets of {vpn['inner_mtu']} bytes and {vpn['overhead_bytes']} bytes "
-                f"of overhead do not fit the {mtu} bytes of {name}"
-            )
 
 
 def clear_path(arguments: argparse.Namespace) -> list[str]:
@@ -342,6 +354,14 @@ def answer_of(done: subprocess.CompletedProcess[str]) -> str | None:
     """The round-trip time in ms, as ping says it; None if nothing came back."""
     answered = re.search(r"time=([\d.]+) ms", done.stdout)
     return answered[1] if done.returncode == 0 and answered else None
+
+
+def inner_mtu(arguments: argparse.Namespace, vpn: Mapping[str, Any], path_mtu: int) -> int:
+    """The tunnel's MTU, whose packets fit the path in one piece. Ends the job if there is none."""
+    try:
+        return fitting_mtu(vpn, path_mtu)
+    except MtuError as error:
+        sys.exit(f"{arguments.kind}: {error}")
 
 
 def check_round_trip(arguments: argparse.Namespace, vpn: Mapping[str, Any], rtt_s: float) -> None:
@@ -455,15 +475,16 @@ def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
 def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     start_s = time.monotonic()
     vpn, networks = describe(arguments.kind), own_networks()
-    vpn["inner_mtu"] += beyond_ethernet(arguments, networks)
     environment = environment_of(arguments, vpn, directory, networks)
     check_host(arguments, vpn, environment["PATH"])
     cpu = cpu_of(arguments, vpn)
     with ExitStack() as at_end:
         coordinator = started_coordinator(arguments, vpn, at_end)
-        rtt_s = exchange_keys(arguments, scripts(arguments.kind), environment)
+        path = exchange_keys(arguments, scripts(arguments.kind), environment)
+        rtt_s = path.rtt_s
         check_round_trip(arguments, vpn, rtt_s)
         environment["VPN_RTT_S"] = str(max(math.ceil(rtt_s), 1))
+        environment["VPN_MTU"] = str(inner_mtu(arguments, vpn, min(path.mtu, own_mtu(arguments, networks))))
         setup_s: float | None = time.monotonic() - start_s
         while life(arguments, vpn, environment, coordinator, cpu, setup_s, rtt_s) == FALL:
             if signal.sigwait({*SIGNALS, RISE}) != RISE:
@@ -625,8 +646,8 @@ def made_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[
     return public
 
 
-def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> float:
-    """The round-trip time in s. Makes this end's keys, and leaves the other end's public ones where `up` finds them. Pasted,
+def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> Way:
+    """What TCP has learnt of the path. Makes this end's keys, and leaves the other end's public ones where `up` finds them. Pasted,
     the commands make new keys and exchange them as files."""
     public = made_keys(arguments, folder, environment)
     if (file := environment.get("VPN_COORDINATOR_PUBLIC")) is not None:
@@ -634,10 +655,10 @@ def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapp
         coordinator = connected("the VPN coordinator", address, arguments.coordinator_port)
         Path(file).write_text(swap(coordinator, public)[0])
         record("cp", public_file(address, arguments.tunnel, "-coordinator"), file)
-    public_of_other, rtt_s = exchange(arguments, public)
+    public_of_other, path = exchange(arguments, public)
     Path(environment["VPN_REMOTE_PUBLIC"]).write_text(public_of_other)
     record("cp", public_file(arguments.remote_ip, arguments.tunnel), environment["VPN_REMOTE_PUBLIC"])
-    return rtt_s
+    return path
 
 
 def own_words(environment: Mapping[str, str]) -> dict[str, str]:
