@@ -46,7 +46,7 @@ COORDINATOR_PORT = 6000
 """Where the ends exchange keys with the coordinator of tunnel 0; each further one has the port above."""
 RETRY_S = 0.2
 HANDSHAKE_ROUND_TRIPS = 30
-"""What a VPN may take for its handshake and a first packet beyond LIMIT_S, losses included."""
+"""What a VPN may take for its handshake and a first packet, losses included, where that is more than LIMIT_S."""
 FIRST_PINGS, PING_S = 3, 3
 """Of the first pings through a tunnel each is waited for as long; after these, and on paths that take longer than half of it,
 ping goes on sending and takes any answer."""
@@ -172,9 +172,10 @@ def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
                 connection, _ = listener.accept()
             except TimeoutError:
                 sys.exit(f"no VPN client has connected to port {arguments.exchange_port} after {LIMIT_S:g} s")
-        return swap(connection, public)
-
-    return swap(connected("the VPN server", arguments.remote_ip, arguments.exchange_port), public)
+    else:
+        connection = connected("the VPN server", arguments.remote_ip, arguments.exchange_port)
+    with connection.dup() as same:  # `swap` closes its own
+        return swap(connection, public), learnt(same)
 
 
 def connected(whom: str, address: str, port: int) -> socket.socket:
@@ -198,13 +199,12 @@ def exchange_with_ends(arguments: argparse.Namespace, public: str) -> list[tuple
             except TimeoutError:
                 came = f"{len(received)} of {ENDS} ends of {arguments.kind}"
                 sys.exit(f"{came} connected to port {arguments.coordinator_port} of the coordinator in {LIMIT_S:g} s")
-            received.append((address, swap(connection, public)[0]))
+            received.append((address, swap(connection, public)))
     return received
 
 
-def swap(connection: socket.socket, public: str) -> tuple[str, Way]:
-    """What the other end has sent, and what TCP has learnt of the path. One line of JSON each way, at the same time: if both ends
-    first wrote what fits no buffer, neither would go on."""
+def swap(connection: socket.socket, public: str) -> str:
+    """One line of JSON each way, at the same time: if both ends first wrote what fits no buffer, neither would go on."""
     connection.settimeout(LIMIT_S)
     failed: list[OSError] = []
 
@@ -224,7 +224,6 @@ def swap(connection: socket.socket, public: str) -> tuple[str, Way]:
         except (OSError, UnicodeDecodeError) as error:
             sys.exit(f"the exchange of public keys with the other end failed: {error}")
         sender.join()
-        path = learnt(connection)
     if failed:
         sys.exit(f"the exchange of public keys with the other end failed: {failed[0]}")
     if not received:
@@ -235,7 +234,7 @@ def swap(connection: socket.socket, public: str) -> tuple[str, Way]:
         public_of_other = None
     if not isinstance(public_of_other, str):
         sys.exit(f"the other end sent no public keys, or more than {PUBLIC_LIMIT >> 20} MiB: {received[:60]!r}")
-    return public_of_other, path
+    return public_of_other
 
 
 def learnt(connection: socket.socket) -> Way:
@@ -503,7 +502,7 @@ def life(
 ) -> int:
     """The VPN from its `up` to its `down`: the signal that ended it. Ends the job if it ends by itself. `setup_s` is what came
     before its first life, `rtt_s` the round trip of the path."""
-    limit_s = LIMIT_S + HANDSHAKE_ROUND_TRIPS * rtt_s
+    limit_s = max(LIMIT_S, HANDSHAKE_ROUND_TRIPS * rtt_s)
     with ExitStack() as at_end:
         up_s = time.monotonic()
         daemon, log = bring_up(arguments, vpn, environment, at_end)
@@ -653,7 +652,7 @@ def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapp
     if (file := environment.get("VPN_COORDINATOR_PUBLIC")) is not None:
         address = coordinator_ip(arguments)
         coordinator = connected("the VPN coordinator", address, arguments.coordinator_port)
-        Path(file).write_text(swap(coordinator, public)[0])
+        Path(file).write_text(swap(coordinator, public))
         record("cp", public_file(address, arguments.tunnel, "-coordinator"), file)
     public_of_other, path = exchange(arguments, public)
     Path(environment["VPN_REMOTE_PUBLIC"]).write_text(public_of_other)
