@@ -34,7 +34,9 @@ def test_the_longest_delay(run_cells: RunCells) -> None:
 
 
 def test_a_vpn_that_cannot_says_why(tmp_path: Path) -> None:
-    ended = command("geo", f"vpn={','.join(QUICK)}", "cc=cubic", "delay_ms=2600", "size=30k", "--results", str(tmp_path / "r"))
+    ended = command(
+        "geo", f"vpn={','.join(QUICK)}", "cc=cubic", "delay_ms=2600", "size=30k", "--results", str(tmp_path / "r")
+    )
     assert ended.returncode == 1
     for run in records(tmp_path / "r"):
         assert f"{run.row['vpn']} does not come up on a path whose round trip is 5.20 s: above " in error_of(run)

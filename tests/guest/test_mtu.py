@@ -37,7 +37,7 @@ def test_any_network_may_be_the_smallest(run_cells: RunCells, network: str) -> N
     runs = run_cells("geo", "vpn=openvpn_udp,strongswan", *GEO, f"{network}_mtu=1403", pcap=True)
     for run in runs:
         assert fragments(run) == 0
-        assert 1395 < largest(run, "sat/to_st") <= 1403
+        assert 1395 < largest(run, "pop/to_gw") <= 1403
 
 
 def test_larger_networks_count_when_all_are(run_cells: RunCells) -> None:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from conftest import Run, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of
 
-PLACES = ("/tmp", "/root", "/dev/shm", "/run", "/etc", "/etc/sysctl.d", "/var", "/var/cache", "/var/lib", "/var/log", "/var/run",
-          "/var/tmp", "/opt/openbach/agent", "/opt/openbach/agent/jobs")  # fmt: skip
+PLACES = (
+    *("/tmp", "/root", "/dev/shm", "/run", "/etc", "/etc/sysctl.d", "/var", "/var/cache", "/var/lib", "/var/log"),
+    *("/var/run", "/var/tmp", "/opt/openbach/agent", "/opt/openbach/agent/jobs"),
+)
 WRITE = "for place in {places}; do mkdir -p $place/.; echo {host} > $place/mine; done"
 READ = "for place in {places}; do cat $place/mine; done"
 EDIT = "echo {host} >> /etc/hosts"
@@ -26,7 +26,9 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
     hosts = ("pc", "server")
     writes = [shell(host, f"{WRITE}; {EDIT}") for host in hosts]
-    reads = [shell(host, f"{READ}; tail -n 1 /etc/hosts; wc -l < /etc/passwd")._replace(finished=[0, 1]) for host in hosts]
+    reads = [
+        shell(host, f"{READ}; tail -n 1 /etc/hosts; wc -l < /etc/passwd")._replace(finished=[0, 1]) for host in hosts
+    ]
     reads[-1] = reads[-1]._replace(finished=[0, 1, 2])
     ended = command(str(scenario_of(place, *writes, *reads)), "--jobs", str(TEST_JOBS), "--results", str(place / "r"))
     assert ended.returncode == 0, ended.stderr

@@ -118,7 +118,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--link-file", default=NONE, help="CSV with rate, delay and loss over time; none: by orbit")
     parser.add_argument(
-        "--icmp-too-big", choices=["pass", "drop"], default="pass", help="messages that a packet is too big for a network"
+        "--icmp-too-big",
+        choices=["pass", "drop"],
+        default="pass",
+        help="messages that a packet is too big for a network",
     )
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the queues; 0: none")
     parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")

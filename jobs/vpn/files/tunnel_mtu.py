@@ -71,5 +71,7 @@ def fitting_mtu(vpn: Mapping[str, Any], path_mtu: int) -> int:
             f"a path of {path_mtu} bytes; at most {min(most, fits)}"
         )
     if (mtu := min(asked, fits)) < LEAST_MTU:
-        raise MtuError(f"no tunnel fits a path of {path_mtu} bytes: {mtu} would be left, at least {LEAST_MTU} are needed")
+        raise MtuError(
+            f"no tunnel fits a path of {path_mtu} bytes: {mtu} would be left, at least {LEAST_MTU} are needed"
+        )
     return mtu

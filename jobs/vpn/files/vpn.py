@@ -124,7 +124,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--paths", default="", help="this end's interfaces that a multipath VPN uses, parted by commas")
     parser.add_argument(
-        "--path-mtus", default="", help="MTUs of the networks between the ends, parted by commas; inventory says nothing"
+        "--path-mtus",
+        default="",
+        help="MTUs of the networks between the ends, parted by commas; inventory says nothing",
     )
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the counters (0: none)")
     cpu = parser.add_argument_group("this host's CPU, in virtual time")
@@ -141,7 +143,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
-    if wrong := [mtu for mtu in filter(None, arguments.path_mtus.split(",")) if mtu != "inventory" and not mtu.isdecimal()]:
+    if wrong := [
+        mtu for mtu in filter(None, arguments.path_mtus.split(",")) if mtu != "inventory" and not mtu.isdecimal()
+    ]:
         parser.error(f"path_mtus has {wrong[0]}: numbers of bytes or inventory, parted by commas")
     if arguments.cpu != FREE and not (CPUS / f"{arguments.cpu}.json").is_file():
         parser.error(
@@ -526,7 +530,16 @@ def life(
             return wait_for(missing, proof, limit_s, retry_s=RETRY_S, evidence=lambda: last_lines(log))
 
         rtt_ms = proven(f"no packet has gone through {arguments.kind}")
-        through = ["ping", "-nqc", "1", "-W", f"{max(PING_S, 2 * math.ceil(rtt_s))}", "-I", source, arguments.remote_tunnel_ip]
+        through = [
+            "ping",
+            "-nqc",
+            "1",
+            "-W",
+            f"{max(PING_S, 2 * math.ceil(rtt_s))}",
+            "-I",
+            source,
+            arguments.remote_tunnel_ip,
+        ]
         record(*through, before="until ", after=" > /dev/null; do sleep 1; done")
         if cpu:
             at_end.callback(cpu.detach)
@@ -646,8 +659,8 @@ def made_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[
 
 
 def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> Way:
-    """What TCP has learnt of the path. Makes this end's keys, and leaves the other end's public ones where `up` finds them. Pasted,
-    the commands make new keys and exchange them as files."""
+    """What TCP has learnt of the path. Makes this end's keys, and leaves the other end's public ones where `up` finds them.
+    Pasted, the commands make new keys and exchange them as files."""
     public = made_keys(arguments, folder, environment)
     if (file := environment.get("VPN_COORDINATOR_PUBLIC")) is not None:
         address = coordinator_ip(arguments)

@@ -12,8 +12,8 @@ from typing import Any
 
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.openbach.scenario import Scenario, defaults_of
-from openbach_run.topology.networks import with_mtus
 from openbach_run.prose import acting_job, acting_scenario
+from openbach_run.topology.networks import with_mtus
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual time after which a run is ended and what still runs is named."""
