@@ -48,7 +48,7 @@ OTHER_UNITS = {
 GREATEST = {
     "time_s": (1e9, "count seconds from the start of the link"),
     "rate_bps": (1e12, "no link is faster than 1 Tbit/s"),
-    "delay_ms": (60e3, "are these microseconds? delay_ms is at most 60000"),
+    "delay_ms": (10e3, "are these microseconds? delay_ms is at most 10000"),
     "loss_pct": (100.0, "loss_pct is a percentage, 0 to 100"),
 }
 LEAST_RATE_BPS = 1000.0

@@ -28,6 +28,7 @@ from openbach_run.openbach.values import jobs_started
 from openbach_run.results.chance import FIRST_SEEDS, MORE_SEEDS, is_random
 from openbach_run.satellite.given import ORBIT, Presets, in_force, read_link_file, read_presets
 from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.networks import check_mtus
 
 NO_FILE = "none"
 MEASURE = "measure"
@@ -160,6 +161,8 @@ class Campaign:
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
         origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
+        for cell in self.cells:
+            check_mtus(origin.inventory["networks"], cell)
         cells = (
             CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
             for cell, used in zip(self.cells, self.uses(packages, additions), strict=True)

@@ -40,6 +40,7 @@ from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.inventory import load_inventory
+from openbach_run.topology.networks import check_platform_mtus
 
 if TYPE_CHECKING:
     from openbach_run.engine.platform.rest import Controller
@@ -226,6 +227,7 @@ def _engine(
     controller: Controller | None,
 ) -> Engine:
     if controller is not None:
+        check_platform_mtus(campaign.values)
         from openbach_run.engine.platform.engine import ControllerEngine
 
         return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
