@@ -16,7 +16,6 @@ An argument of a job whose values are names of such folders says so in the job's
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
 from openbach_run.paths import REPOSITORY
 
 DESCRIBED = {"vpn-configs": "vpn.json", "congestion-controls": "profile.json"}
@@ -91,10 +91,7 @@ class Additions:
 
     def with_base(self, kind: str, name: str) -> tuple[str, ...]:
         """The names of what is needed for an entry: itself, and the folder that its `base` names. Raises InputError."""
-        folder = self.all(kind)[name]
-        base = description(folder).get("base")
-        if base is not None and self.find(kind, str(base)) is None:
-            raise InputError(f"{folder / DESCRIBED[kind]}: base: there is no {kind}/{base}")
+        base = description(self.all(kind)[name]).get("base")
         return (name,) if base is None else (name, str(base))
 
     def parts(self, uses: Uses, jobs: Mapping[str, Path]) -> dict[str, Path]:
@@ -125,10 +122,7 @@ def description(folder: Path) -> dict[str, Any]:
     file = next((file for name in DESCRIBED.values() if (file := folder / name).exists()), None)
     if file is None:
         return {}
-    try:
-        described = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: {error}") from error
+    described = read_json(file)
     if not isinstance(described, dict):
         raise InputError(f"{file}: should be a JSON object")
     return described
@@ -138,7 +132,7 @@ def packages_of(folder: Path) -> list[str]:
     """The Debian packages that a folder names: those of its description's key `packages`; a job's `files`, those of the
     packages.txt beside it, one a line. Raises InputError."""
     if folder.name == "files" and (file := folder.parent / PACKAGES).exists():
-        lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8-sig").splitlines()]
         return [_package(f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line]
     names = description(folder).get("packages", [])
     if not isinstance(names, list):

@@ -257,6 +257,14 @@ def _each(choose: Callable[[float, float], float], one: State, other: State) -> 
     )
 
 
+def near(name: str, known: Iterable[str]) -> str:
+    """`did you mean x? `, or nothing."""
+    from difflib import get_close_matches  # not above: a run whose files are right has no use for it
+
+    close = get_close_matches(name, list(known), 1)
+    return f"did you mean {close[0]}? " if close else ""
+
+
 class _Pass:
     """One reading of a link file, from its first line to its last. `repeat_s` is known when it has ended."""
 
@@ -294,9 +302,8 @@ class _Pass:
         for name in self.columns:
             if name not in COLUMNS:
                 wanted = OTHER_UNITS.get(name.lower())
-                self.fail(
-                    f"unknown column {name!r}: " + (f"give {wanted}" if wanted else f"known are {', '.join(COLUMNS)}")
-                )
+                right = f"give {wanted}" if wanted else f"{near(name, COLUMNS)}known are {', '.join(COLUMNS)}"
+                self.fail(f"unknown column {name!r}: {right}")
         if len(set(self.columns)) < len(self.columns):
             self.fail("a column is there twice")
         if missing := REQUIRED.difference(self.columns):

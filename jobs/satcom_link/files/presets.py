@@ -206,7 +206,8 @@ def read(path: Path) -> Preset:
             elif name in DEFAULTS:
                 values[name] = text if name in FORWARD and text == SAME else checked(name, text)
             elif name not in FOR_PEOPLE:
-                raise ValueError(f"unknown: {name}; known are {', '.join((*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE))}")
+                known = (*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE)
+                raise ValueError(f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}")
         place = ""
         if orbit and "delay_ms" in values:
             raise ValueError(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.additions import Additions, Uses, joined
+from openbach_run.campaign.entries import check_entries
 from openbach_run.campaign.settings import is_list, is_value, parse_settings
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.errors import InputError
@@ -146,6 +147,7 @@ class Campaign:
         for cell in self.cells:
             if (key := tuple(map(cell.get, names))) not in found:
                 found[key] = joined([started, folders_used(places, cell, additions)])
+        check_entries(joined(found.values()), additions)
         return [found[tuple(map(cell.get, names))] for cell in self.cells]
 
     def runs(

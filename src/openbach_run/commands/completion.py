@@ -9,7 +9,7 @@ from importlib import import_module
 
 from openbach_run.additions import Additions
 from openbach_run.commands import main as command
-from openbach_run.openbach.scenario import read_json
+from openbach_run.json_files import read_json
 
 DESCRIPTION = """\
 Prints what bash needs to complete the command. Once:

@@ -12,10 +12,10 @@ from typing import Any
 
 from openbach_run.additions import Additions, Uses, packages_of
 from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Command, Job
 from openbach_run.openbach.limits import check_declaration
 from openbach_run.openbach.measures import Measure, read_measures
-from openbach_run.openbach.scenario import read_json
 from openbach_run.yaml_files import read_yaml
 
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.functions import add_waits, read_function
 from openbach_run.openbach.job import Job
@@ -119,24 +119,6 @@ def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
 def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:
     key, *rest = path
     return {**tree, key: _with_value(tree[key], rest, value) if rest else value}
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file; InputError with line and column if it is broken."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}, line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from error
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from error
-    except RecursionError:
-        raise InputError(f"{path}: JSON nested too deeply") from None
 
 
 def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:

@@ -32,12 +32,16 @@ Presets = Mapping[str, Preset]
 
 def read_presets(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, Preset]:
     """The presets of those names that have a file. Raises InputError with the line of the first mistake."""
+    return {name: read_preset(files[name]) for name in names if name in files}
+
+
+def read_preset(file: Path) -> Preset:
+    """The preset of a file. Raises InputError with the line of the first mistake."""
     try:
-        found = {name: presets.read(files[name]) for name in names if name in files}
-        for preset in found.values():
-            if preset.link_file:
-                link_file.check(preset.link_file)
-        return found
+        preset = presets.read(file)
+        if preset.link_file:
+            link_file.check(preset.link_file)
+        return preset
     except (presets.PresetError, link_file.LinkFileError) as error:
         raise InputError(str(error)) from error
 
