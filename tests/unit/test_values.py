@@ -309,14 +309,14 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
 )
 def test_what_a_value_does_not_act_on_is_noted_once(scenario: str, setting: str, count: int) -> None:
     campaign = plan(ROOT / f"scenarios/{scenario}.json", setting.split(), (1,), PACKAGES)
-    noted = notes_of(campaign, JOBS)
+    noted = notes_of(campaign, PACKAGES)
     assert len(noted) == count
     assert all("cc acts on TCP only" in text for text in noted)
 
 
 def test_the_command_prints_what_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([str(ROOT / "scenarios/web.json"), "--dry-run", "http=3", "vpn=none"]) == 0
-    assert "note: http=3 is QUIC, whose congestion control is nginx's own" in capsys.readouterr().err
+    assert "note: http=3: QUIC has nginx's own congestion control" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

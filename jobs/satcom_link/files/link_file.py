@@ -104,6 +104,8 @@ class Summary(NamedTuple):
     rows: int
     forward: Direction
     back: Direction
+    is_random: bool
+    """Whether it has a loss that some packets survive."""
 
     @property
     def mean_rtt_ms(self) -> float:
@@ -146,12 +148,14 @@ def check(path: str | os.PathLike[str]) -> Summary:
     one_pass = _Pass(path)
     directions: dict[str, _Totals] = {}
     last_s = 0.0
+    is_random = False
     for change in one_pass:
         last_s = change.time_s
+        is_random = is_random or 0 < change.state.loss_pct < 100
         directions.setdefault(change.direction, _Totals(change.state)).enter(change.state, change.time_s)
     duration_s = last_s if one_pass.repeat_s is None else one_pass.repeat_s
     forward, back = (directions[name].after(duration_s) for name in ("forward", "return"))
-    return Summary(duration_s, one_pass.repeat_s is not None, one_pass.rows, forward, back)
+    return Summary(duration_s, one_pass.repeat_s is not None, one_pass.rows, forward, back, is_random)
 
 
 def write(changes: Iterable[Change], until_s: float, comments: Iterable[str], out: TextIO) -> None:

@@ -20,6 +20,8 @@ from openbach_run.satellite.given import read_preset
 
 TEXT: Shape = {"type": "string"}
 TEXTS: Shape = {"type": "array", "items": TEXT}
+NUMBER: Shape = {"type": "number"}
+ANYTHING: Shape = {"type": "object", "additionalProperties": {}}
 FLAG: Shape = {"type": "boolean"}
 PROGRAM: Shape = {
     "type": "object",
@@ -97,7 +99,7 @@ COSTS: Shape = {
     "properties": {
         "ns_per_packet": {"type": "number", "minimum": 0, "maximum": 100_000_000, "unit": "ns"},
         "ns_per_byte": {"type": "number", "minimum": 0, "maximum": 100_000, "unit": "ns"},
-        **dict.fromkeys(("ns_per_packet_error", "ns_per_byte_error", "off_pct_at_700_bytes"), {"type": "number"}),
+        **dict.fromkeys(("ns_per_packet_error", "ns_per_byte_error", "off_pct_at_700_bytes"), NUMBER),
     },
     "required": ["ns_per_packet", "ns_per_byte"],
 }
@@ -105,7 +107,7 @@ CPU: Shape = {
     "type": "object",
     "properties": {
         "description": TEXT,
-        **dict.fromkeys(("machine", "measured"), {"type": "object", "additionalProperties": {}}),
+        **dict.fromkeys(("machine", "measured"), ANYTHING),
         "queue_packets": {"type": "integer", "minimum": 1, "maximum": 10_000, "unit": "packets"},
         "vpns": {
             "type": "object",

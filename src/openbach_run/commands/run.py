@@ -326,7 +326,7 @@ def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
         for finding in lint(scenario, jobs):
             print(f"{campaign.path}: warning: {scenario.name}: {finding}", file=sys.stderr)
-    for text in notes_of(campaign, jobs):
+    for text in notes_of(campaign, packages):
         print(f"{campaign.path}: note: {text}", file=sys.stderr)
 
 

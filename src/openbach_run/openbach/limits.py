@@ -11,6 +11,8 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     refused             what it does not take together with other arguments' values: a list of {if: CONDITION (rules.py),
                         because: what would be right}
     noted               what it takes, and the user should know of: a list of the same shape
+    idle                with which other values it has no effect: a list of the same shape. It is noted if that holds wherever
+                        the scenario gives the value to a job
     needs               what its host's kernel has to have for it: {FEATURE: CONDITION}, features as engine/native/boundary.py
                         calls them
     folder              values are the names of folders of this kind (additions.py), beside the choices
@@ -42,7 +44,8 @@ from openbach_run.units import MULTIPLIERS, number
 RANGE = ("minimum", "maximum", "pattern")
 NAMING = ("folder", "mentions")
 """Keys with a kind of folders that values name."""
-TOGETHER = ("refused", "noted")
+IDLE = "idle"
+TOGETHER = ("refused", "noted", IDLE)
 NEEDS = "needs"
 KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER, NEEDS)
 WEEK_S = 7 * 24 * 3600
@@ -141,24 +144,59 @@ def refusal(argument: Argument, value: str, called: str) -> str:
 
 
 def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
-    """Likewise, of a value that the job refuses together with those of its other arguments; these are named."""
+    """Why the job refuses a value together with those of its other arguments, which are named; "" if it does not."""
+    return _reason(use, "refused", values)
+
+
+def _reason(use: Use, key: str, values: Mapping[str, str]) -> str:
+    """Why the first of the conditions holds that the argument has under one of TOGETHER, with the values it is about; "" if
+    none does."""
     given = given_beside(use, values)
-    for refused in use.argument.limits.get("refused", ()):
-        if rules.holds(refused["if"], given):
-            named = sorted(rules.names(refused["if"]) & given.keys() - {use.argument.name})
-            others = ", ".join(f"{name}={Template(use.beside[name]).substitute(values)}" for name in named)
-            return f"{refused['because']}{f' (with {others})' if others else ''}"
+    for one in use.argument.limits.get(key, ()):
+        if rules.holds(one["if"], given):
+            named = sorted(rules.names(one["if"]) & given.keys() - {use.argument.name})
+            texts = {
+                sole_placeholder(use.beside[name]) or name: Template(use.beside[name]).substitute(values)
+                for name in named
+            }
+            others = ", ".join(f"{name}={text}" for name, text in texts.items())
+            return f"{one['because']}{f' (with {others})' if others else ''}"
     return ""
 
 
 def notes(uses: Sequence[Use], values: Mapping[str, str]) -> list[str]:
     """What the user should know of a start with these values."""
-    return [
-        noted["because"]
-        for use in uses
-        for noted in use.argument.limits.get("noted", ())
-        if rules.holds(noted["if"], given_beside(use, values))
-    ]
+    found = []
+    for use in uses:
+        if because := _reason(use, "noted", values):
+            named = sole_placeholder(use.template) or use.argument.name
+            found.append(f"{named}={Template(use.template).substitute(values)}: {because}")
+    return found
+
+
+def idle(uses: Sequence[Use], name: str, values: Mapping[str, str]) -> str:
+    """Why a value of the scenario has no effect, wherever it is given to; "" if it has one."""
+    reasons = [_reason(use, IDLE, values) for use in uses if name in names_in(use.template)]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def idle_here(
+    conditions: Sequence[Mapping[str, str]], name: str, cell: Mapping[str, str], carriers: Mapping[str, str]
+) -> str:
+    """The same, as the scenario itself declares it of its values (`x-idle`)."""
+    given = _as_numbers({**cell, **carriers})
+    for one in conditions:
+        if rules.holds(one["if"], given):
+            beside = ", ".join(
+                f"{other}={cell[other]}" for other in sorted(rules.names(one["if"]) & cell.keys() - {name})
+            )
+            return f"{one['because']}{f' (with {beside})' if beside else ''}"
+    return ""
+
+
+def names_asked(conditions: Sequence[Mapping[str, str]]) -> set[str]:
+    """Names in the conditions; `vpn_carrier` follows from vpn."""
+    return {name.removesuffix("_carrier") for one in conditions for name in rules.names(one["if"])}
 
 
 def needed(uses: Sequence[Use], values: Mapping[str, str]) -> dict[str, Use]:
@@ -179,12 +217,16 @@ def asked_beside(argument: Argument) -> set[str]:
 
 def given_beside(use: Use, values: Mapping[str, str]) -> dict[str, float | str]:
     """The values that conditions are about, of those arguments that have one."""
-    given: dict[str, float | str] = {}
+    given: dict[str, str] = {}
     for name, template in use.beside.items():
         with suppress(KeyError, ValueError):
-            text = Template(template).substitute(values)
-            given[name] = text if (known := number(text)) is None else known
-    return given
+            given[name] = Template(template).substitute(values)
+    return _as_numbers(given)
+
+
+def _as_numbers(texts: Mapping[str, str]) -> dict[str, float | str]:
+    """The values as conditions see them: a number where it is one."""
+    return {name: text if (known := number(text)) is None else known for name, text in texts.items()}
 
 
 def bound(text: Any) -> float:
@@ -219,10 +261,16 @@ def _in_words(argument: Argument) -> str:
 def uses(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]) -> list[Use]:
     """Every value that is given to an argument with choices or limits, once for each argument; sub-scenarios included,
     whose constants stand in the templates by their names."""
+    subs = {name: sub.spelled_out for name, sub in sub_scenarios.items()}
+    found = every_use(scenario.spelled_out, jobs, subs)
+    return [use for use in found if use.argument.choices or use.argument.limits]
+
+
+def every_use(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]) -> list[Use]:
+    """Every value that is given to an argument, once for each; what follows another value stands there by that one's name."""
     trees = {name: job.arguments for name, job in jobs.items()}
     found: dict[tuple[Any, ...], Use] = {}
-    subs = {name: sub.spelled_out for name, sub in sub_scenarios.items()}
-    for use in _uses(scenario.spelled_out, trees, subs, None, "", (scenario.name,)):
+    for use in _uses(scenario, trees, sub_scenarios, None, "", (scenario.name,)):
         found.setdefault((id(use.argument), use.template, *use.beside.items()), use)
     return list(found.values())
 
@@ -268,10 +316,9 @@ def _job_values(
     for job, arguments in jobs_started(function):
         given = [one for one in job_values(trees[job], arguments) if one[0].type not in INSTANCE_TYPES]
         for argument, value in given:
-            if argument.choices or argument.limits:
-                asked = asked_beside(argument)
-                beside = {other.name: str(text) for other, text in given if other.name in asked}
-                yield f"start_job_instance.{job}.{argument.name}", argument, value, beside
+            asked = asked_beside(argument)
+            beside = {other.name: str(text) for other, text in given if other.name in asked}
+            yield f"start_job_instance.{job}.{argument.name}", argument, value, beside
 
 
 def _composed(template: str, given: Mapping[str, str]) -> str | None:
@@ -330,7 +377,7 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
     if not {*RANGE, *NAMING, *TOGETHER, NEEDS} & limits.keys() or not isinstance(limits.get("also", []), list):
         raise InputError(
-            f"{at} should have a minimum, a maximum, a pattern, a folder, mentions, needs, refused or noted; also is a list"
+            f"{at} should have a minimum, maximum, pattern, folder, mentions, needs, refused, noted or idle; also is a list"
         )
     for key in {*NAMING} & limits.keys():
         if limits[key] not in KINDS:

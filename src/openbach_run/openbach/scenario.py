@@ -72,6 +72,12 @@ class Scenario:
         return {**constants, **dict.fromkeys(self._followers, SAME)}
 
     @property
+    def idle(self) -> dict[str, list[dict[str, str]]]:
+        """Name → when a value of it has no effect (`x-idle` of the file): {if: CONDITION (rules.py), because: TEXT}."""
+        declared = self.source.get("x-idle")
+        return declared if isinstance(declared, dict) else {}
+
+    @property
     def _followers(self) -> dict[str, list[str]]:
         """Name → the places of job arguments that have its value when it has one of its own."""
         followers = self.source.get("x-same")
