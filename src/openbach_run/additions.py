@@ -73,9 +73,9 @@ class Additions:
         return self._found[kind].get(name)
 
     def untested(self) -> set[str]:
-        """The names of folders that say of themselves that they are not tested here. Raises InputError."""
+        """The names of folders that say of themselves that they are not tested here."""
         entries = [entry for kind in DESCRIBED for entry in self.all(kind).items()]
-        return {name for name, folder in entries if description(folder).get("tested") == UNTESTED}
+        return {name for name, folder in entries if _tested(folder) == UNTESTED}
 
     @property
     def jobs(self) -> list[Path]:
@@ -115,6 +115,14 @@ class Additions:
                     if kind != "jobs" or file.stem == entry.name:
                         found[kind].setdefault(entry.stem if entry.is_file() else entry.name, entry)
         return found
+
+
+def _tested(folder: Path) -> Any:
+    """What a folder says of its tests; None if it is malformed, which matters to those only who use it."""
+    try:
+        return description(folder).get("tested")
+    except InputError:
+        return None
 
 
 def description(folder: Path) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def read_texts(path: Path) -> Any:
 
 def _read(path: Path, *, as_texts: bool) -> Any:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         kept = _kept(f"{as_texts} {text}")
         with suppress(OSError, ValueError):
             return json.loads(kept.read_bytes())

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 
-class _Texts:
-    """Leaves every scalar the text that was typed (`0.10`, `yes`), and refuses a key that is there twice."""
+class _Once:
+    """Refuses a key that is there twice: only one of its values would count."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -21,15 +21,22 @@ class _Texts:
         return super().construct_mapping(node, deep)  # type: ignore[misc,no-any-return]
 
 
-class _TextLoader(_Texts, yaml.BaseLoader): ...
+class _TextLoader(_Once, yaml.BaseLoader): ...
 
 
-class _FastTextLoader(_Texts, yaml.CBaseLoader): ...
+class _FastTextLoader(_Once, yaml.CBaseLoader): ...
+
+
+class _Loader(_Once, yaml.SafeLoader): ...
+
+
+class _FastLoader(_Once, yaml.CSafeLoader): ...
 
 
 def load(text: str, *, as_texts: bool) -> Any:
-    """The content; with `as_texts` every value in it is a text. Raises ValueError with where the fault is."""
-    fast, exact = (_FastTextLoader, _TextLoader) if as_texts else (yaml.CSafeLoader, yaml.SafeLoader)
+    """The content; with `as_texts` every value in it is the text that was typed (`0.10`, `yes`). Raises ValueError with
+    where the fault is."""
+    fast, exact = (_FastTextLoader, _TextLoader) if as_texts else (_FastLoader, _Loader)
     try:
         try:
             return yaml.load(text, fast)

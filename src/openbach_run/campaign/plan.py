@@ -16,7 +16,7 @@ from openbach_run.campaign.entries import check_entries
 from openbach_run.campaign.settings import is_list, is_value, parse_settings
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.errors import InputError
-from openbach_run.openbach import limits
+from openbach_run.openbach import limits, rules
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
@@ -24,6 +24,7 @@ from openbach_run.openbach.limits import Use, Wrong, folders_used, names_folders
 from openbach_run.openbach.measures import Declared, Measure, check_agreement, in_words
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_scenario
+from openbach_run.openbach.shapes import Shape, check
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_in, names_used
 from openbach_run.openbach.values import jobs_started, sole_placeholder
@@ -254,6 +255,8 @@ def draft_of(
 ) -> Campaign:
     """The same before its values are checked against the jobs. Raises InputError for names, for a number of runs, and for
     satellites."""
+    for one in (*subs.values(), scenario):
+        check_extras(path, one)
     settings = settings_of(scenario, subs)
     for name, several in given.items():
         _check_name(f"{name}={','.join(several)}", name, scenario, settings)
@@ -282,6 +285,40 @@ def draft_of(
     if (runs := campaign.count(most_runs)) > most_runs:
         raise InputError(f"{path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds")
     return campaign
+
+
+NAMES: Shape = {"type": "object", "additionalProperties": {}}
+CONDITION: Shape = {
+    "type": "object",
+    "properties": {"if": {"type": "string"}, "because": {"type": "string"}},
+    "required": ["if", "because"],
+}
+EXTRAS: Mapping[str, Shape] = {
+    "x-sweep": {
+        "type": "object",
+        "properties": {"defaults": {}, "values": {}, "link_files": {}, MEASURE: {}, "figure": {}},
+    },
+    "x-constants": NAMES,
+    "x-same": NAMES,
+    "x-inventory": {"type": "object", "properties": {"file": {"type": "string"}, "constants": NAMES}},
+    "x-idle": {"type": "object", "additionalProperties": {"type": "array", "items": CONDITION}},
+}
+"""Keys of a scenario that OpenBACH does not read. What x-sweep holds is checked where it is used."""
+
+
+def check_extras(path: Path, scenario: Scenario) -> None:
+    """Raises InputError for the first of those keys that has another shape, or is called otherwise."""
+    for key, value in scenario.source.items():
+        if key in EXTRAS:
+            check(f"{path}: {scenario.name}: {key}", value, EXTRAS[key])
+        elif key.startswith("x-") and (meant := near(key, EXTRAS)):
+            raise InputError(f"{path}: {scenario.name}: {key}: no such key; {meant}".rstrip())
+    for name, conditions in scenario.idle.items():
+        for one in conditions:
+            try:
+                rules.check(one["if"])
+            except ValueError as error:
+                raise InputError(f"{path}: {scenario.name}: x-idle.{name}: {error}") from None
 
 
 def presets_of(values: Mapping[str, Sequence[str]], packages: Mapping[str, Package]) -> Presets:

@@ -25,7 +25,7 @@ from openbach_run.engine.contract import Engine
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
-from openbach_run.openbach.job_folders import Package, load_packages, parts_of
+from openbach_run.openbach.job_folders import Package, faults, load_packages, parts_of
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.refusals import Malformed, near
@@ -78,6 +78,8 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
 
         return check(path, packages, arguments.format == "json", arguments.inventory)
     campaigns = campaigns_of(path, arguments, packages, additions)
+    for fault in faults(packages):
+        print(f"openbach-run: warning: {fault}", file=sys.stderr)
     in_real_time = bool(_chosen(arguments))
     cpus = (
         [0]

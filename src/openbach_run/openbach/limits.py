@@ -13,6 +13,8 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     noted               what it takes, and the user should know of: a list of the same shape
     idle                with which other values it has no effect: a list of the same shape. It is noted if that holds wherever
                         the scenario gives the value to a job
+    endless             with which other values the job goes on until it is stopped: a list of the same shape. Such a value
+                        is refused where no function of the scenario stops the job
     needs               what its host's kernel has to have for it: {FEATURE: CONDITION}, features as engine/native/boundary.py
                         calls them
     folder              values are the names of folders of this kind (additions.py), beside the choices
@@ -27,7 +29,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import Template
 from typing import Any
 
@@ -45,9 +47,12 @@ RANGE = ("minimum", "maximum", "pattern")
 NAMING = ("folder", "mentions")
 """Keys with a kind of folders that values name."""
 IDLE = "idle"
-TOGETHER = ("refused", "noted", IDLE)
+ENDLESS = "endless"
+TOGETHER = ("refused", "noted", IDLE, ENDLESS)
 NEEDS = "needs"
 KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER, NEEDS)
+WITHIN = " > "
+"""Between the places of a function and of what is in the sub-scenario that it starts."""
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -66,6 +71,8 @@ class Use:
     template: str
     beside: Mapping[str, str] = field(default_factory=dict)
     """Templates of the arguments, itself included, of the same start of the job that its conditions name."""
+    is_stopped: bool = True
+    """Whether a function of the scenario stops the job."""
 
     @property
     def names(self) -> set[str]:
@@ -116,8 +123,9 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
             convert(value, use.argument.type)
         except (KeyError, ValueError, TypeError, OverflowError):
             continue
-        right = refusal(use.argument, value, sole_placeholder(use.template) or use.argument.name)
-        if right := right or refusal_beside(use, values):
+        argument = use.argument if use.is_stopped else _ending(use, values)
+        right = refusal(argument, value, sole_placeholder(use.template) or use.argument.name)
+        if right := refusal_beside(use, values) or right:
             found.append(Wrong(use, value, right))
     return found
 
@@ -144,8 +152,20 @@ def refusal(argument: Argument, value: str, called: str) -> str:
 
 
 def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
-    """Why the job refuses a value together with those of its other arguments, which are named; "" if it does not."""
-    return _reason(use, "refused", values)
+    """Why the job refuses a value together with those of its other arguments, which are named; "" if it does not. Also if it
+    would never end with it."""
+    return _reason(use, "refused", values) or ("" if use.is_stopped else _reason(use, ENDLESS, values))
+
+
+def _ending(use: Use, values: Mapping[str, str]) -> Argument:
+    """The argument without the values beside its bounds with which the job would never end: no refusal suggests them."""
+    also = use.argument.limits.get("also", [])
+    others = {name: text for name, text in use.beside.items() if name != use.argument.name}
+    ending = [
+        one for one in also
+        if not _reason(replace(use, beside={**others, use.argument.name: str(one)}), ENDLESS, values)
+    ]  # fmt: skip
+    return use.argument if ending == also else use.argument._replace(limits={**use.argument.limits, "also": ending})
 
 
 def _reason(use: Use, key: str, values: Mapping[str, str]) -> str:
@@ -268,30 +288,32 @@ def uses(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str
 
 def every_use(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]) -> list[Use]:
     """Every value that is given to an argument, once for each; what follows another value stands there by that one's name."""
-    trees = {name: job.arguments for name, job in jobs.items()}
     found: dict[tuple[Any, ...], Use] = {}
-    for use in _uses(scenario, trees, sub_scenarios, None, "", (scenario.name,)):
-        found.setdefault((id(use.argument), use.template, *use.beside.items()), use)
+    for use in _uses(scenario, jobs, sub_scenarios, None, "", (scenario.name,)):
+        found.setdefault((id(use.argument), use.template, use.is_stopped, *use.beside.items()), use)
     return list(found.values())
 
 
 def _uses(
     scenario: Scenario,
-    trees: Mapping[str, Any],
+    jobs: Mapping[str, Job],
     subs: Mapping[str, Scenario],
     given: Mapping[str, str] | None,
     at: str,
     path: tuple[str, ...],
+    all_stopped: bool = False,
 ) -> Iterator[Use]:
-    """`given` are the templates that a parent gives to this sub-scenario's arguments."""
+    """`given` are the templates that a parent gives to this sub-scenario's arguments; it may stop all of it."""
+    stopped = _stopped(scenario)
     for index, function in enumerate(scenario.functions):
         here = f"{at}openbach_functions.{index}"
-        for place, argument, value, beside in (*_times(function), *_job_values(function, trees)):
+        is_stopped = all_stopped or function["id"] in stopped
+        for place, argument, value, beside in (*_times(function), *_job_values(function, jobs)):
             template = str(value) if given is None else _composed(str(value), given)
             if template is not None:
                 others = {name: _composed(text, given) if given is not None else text for name, text in beside.items()}
                 known = {name: text for name, text in others.items() if text is not None}
-                yield Use(f"{here}.{place}", argument, template, known)
+                yield Use(f"{here}.{place}", argument, template, known, is_stopped)
         start = function.get("start_scenario_instance", {})
         sub = subs.get(str(start.get("scenario_name", "")))
         if sub is not None and sub.name not in path and isinstance(start["arguments"], dict):
@@ -300,7 +322,21 @@ def _uses(
                 composed = {name: _composed(text, given) for name, text in texts.items()}
                 texts = {name: text for name, text in composed.items() if text is not None}
             constants = {name: f"${name}" for name in sub.constants}
-            yield from _uses(sub, trees, subs, constants | texts, f"{here} > ", (*path, sub.name))
+            yield from _uses(sub, jobs, subs, constants | texts, f"{here}{WITHIN}", (*path, sub.name), is_stopped)
+
+
+def _stopped(scenario: Scenario) -> set[int]:
+    """The functions that another one stops, which does not itself wait for their end."""
+    found: set[int] = set()
+    for function in scenario.functions:
+        one = [
+            function.get(kind, {}).get("openbach_function_id")
+            for kind in ("stop_job_instance", "stop_scenario_instance")
+        ]
+        listed = function.get("stop_job_instances", {}).get("openbach_function_ids", [])
+        numbers = {*(listed if isinstance(listed, list) else []), *one}
+        found |= numbers - {*function.get("wait", {}).get("finished_ids", [])}
+    return found
 
 
 def _times(function: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
@@ -311,10 +347,10 @@ def _times(function: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any, di
 
 
 def _job_values(
-    function: Mapping[str, Any], trees: Mapping[str, Any]
+    function: Mapping[str, Any], jobs: Mapping[str, Job]
 ) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
     for job, arguments in jobs_started(function):
-        given = [one for one in job_values(trees[job], arguments) if one[0].type not in INSTANCE_TYPES]
+        given = [one for one in job_values(jobs[job].arguments, arguments) if one[0].type not in INSTANCE_TYPES]
         for argument, value in given:
             asked = asked_beside(argument)
             beside = {other.name: str(text) for other, text in given if other.name in asked}
@@ -376,9 +412,7 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
     if not {*RANGE, *NAMING, *TOGETHER, NEEDS} & limits.keys() or not isinstance(limits.get("also", []), list):
-        raise InputError(
-            f"{at} should have a minimum, maximum, pattern, folder, mentions, needs, refused, noted or idle; also is a list"
-        )
+        raise InputError(f"{at} should have one of {', '.join((*RANGE, *NAMING, NEEDS, *TOGETHER))}; also is a list")
     for key in {*NAMING} & limits.keys():
         if limits[key] not in KINDS:
             raise InputError(f"{at}.{key} is {limits[key]!r}, and should be one of {', '.join(KINDS)}")

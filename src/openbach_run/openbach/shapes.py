@@ -55,7 +55,7 @@ def faults(value: Any, shape: Shape, place: str = "") -> Iterator[str]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from faults(item, shape.get("items", {}), f"{place}.{index}".lstrip("."))
-    elif isinstance(value, dict):
+    elif isinstance(value, dict) and shape:
         yield from _faults_of_keys(value, shape, place, at)
 
 
@@ -68,7 +68,7 @@ def _faults_of_keys(value: dict[str, Any], shape: Shape, place: str, at: str) ->
             continue
         for wrong in faults(key, shape.get("propertyNames", {})) if key not in own else ():
             yield f"{here}: the name {wrong}"
-        yield from faults(inner, own.get(key) or shape["additionalProperties"], here)
+        yield from faults(inner, own[key] if key in own else shape["additionalProperties"], here)
     for key in shape.get("required", ()):
         if key not in value:
             yield f"{at}{key} is missing: {_in_words(own[key])}"

@@ -20,6 +20,7 @@ import gzip
 import json
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
@@ -76,7 +77,7 @@ def read(path: Path, interval_s: float | None) -> Measured:
     """The probes of a file. `interval_s` is the time between two of ping's, which else are as ping says or, if it does not, a
     second apart. Raises LinkFileError."""
     head = _head(path)
-    if head.startswith(GZIP) or head.lstrip().startswith(b"{"):
+    if head.startswith(GZIP) or head.removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
         measured = Measured(_irtt(path, compressed=head.startswith(GZIP)), [])
     elif b"rtt_ms" in head:
         measured = _csv(path)

@@ -22,6 +22,7 @@ NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 ENTITY_PREFIX = "satvpn_"
 """Entities have it, because OpenBACH starts none whose name another project has, too; a host's own name is without it."""
 HOST_KEYS = ("satvpn_role", "satvpn_forwarding", "satvpn_interfaces", "satvpn_routes", "satvpn_rules")
+GROUP_KEYS = ("vars", "hosts", "children")
 GLOBAL_KEYS = ("satvpn_networks",)
 MTU_MIN, MTU_MIN_IPV6, MTU_MAX = 68, 1280, 65535  # RFC 791, RFC 8200, a veth's
 TABLE_MAX = 252  # Linux has 253 to 255 itself: default, main, local
@@ -72,7 +73,7 @@ class _Reader:
         entry = self.mapping(value, key)
         for name, given in entry.items():
             if name not in keys:
-                raise self.error(f"{key}.{name}", f"unknown key; there are {_listed(keys)}")
+                raise self.error(f"{key}.{name}", f"no such key; {_near(name, keys)}there are {_listed(keys)}")
             kind = keys[name]
             if not isinstance(given, kind) or given == "" or (isinstance(given, bool) and kind is int):
                 raise self.error(f"{key}.{name}", f"{WORDS[kind]} is expected here, not {_short(given)}")
@@ -123,6 +124,11 @@ class _Reader:
         self, group: dict[str, Any], key: str, inherited: dict[str, Any]
     ) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(entity, key, variables) of each host below a group; a closer variable wins, as in Ansible."""
+        for name in group:
+            if name not in GROUP_KEYS:
+                raise self.error(
+                    f"{key}.{name}", f"no such key; {_near(name, GROUP_KEYS)}there are {_listed(GROUP_KEYS)}"
+                )
         own = self.mapping(group.get("vars"), f"{key}.vars")
         known = {**inherited, **own}
         self.check_variables(own, f"{key}.vars")
@@ -136,7 +142,10 @@ class _Reader:
     def check_variables(self, values: Iterable[str], key: str) -> None:
         for name in values:
             if name.startswith("satvpn_") and name not in HOST_KEYS + GLOBAL_KEYS:
-                raise self.error(f"{key}.{name}", f"unknown variable; there are {_listed(HOST_KEYS)}")
+                known = f"{_near(name, HOST_KEYS)}there are {_listed(HOST_KEYS)}"
+                raise self.error(f"{key}.{name}", f"no such variable; {known}")
+            if name not in HOST_KEYS + GLOBAL_KEYS and (meant := _near(name, HOST_KEYS + GLOBAL_KEYS, 0.8)):
+                raise self.error(f"{key}.{name}", f"is not read; {meant}".rstrip())
 
     # Networks
 
@@ -369,6 +378,14 @@ def _place(route: Route) -> tuple[object, ...]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
+
+
+def _near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """`did you mean x? `, or nothing."""
+    from difflib import get_close_matches  # not at start: an inventory that is right has no use for it
+
+    close = get_close_matches(name, list(known), 1, likeness)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def _short(value: object) -> str:

@@ -121,7 +121,7 @@ class Platform:
 def _description(known: Package) -> dict[str, Any]:
     if known.files is None:
         return {}
-    loaded: dict[str, Any] = yaml.safe_load((known.files / f"{known.job.name}.yml").read_text())
+    loaded: dict[str, Any] = yaml.safe_load((known.files / f"{known.job.name}.yml").read_text(encoding="utf-8-sig"))
     return loaded
 
 
