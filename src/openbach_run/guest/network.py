@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from openbach_run.guest.command import pasted
-from openbach_run.topology.hosts import Host, Interface, Inventory, Route
+from openbach_run.topology.hosts import INTERFACES_MAX, Host, Interface, Inventory, Route
 
 IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
 DIRECTORY = "/run/netns"
@@ -47,7 +47,6 @@ ETH_SS_FEATURES = 4
 ETH_GSTRING_LEN = 32
 FEATURES_MAX = 128
 
-INTERFACES_MAX = 240  # the capture has room for 256 (kernel/src/capture.c), and jobs add tunnels
 SWITCH = "bridge"  # what a LAN's bridge is called in its namespace
 HOST_MAC, SWITCH_MAC = 0x02, 0x06  # first byte of the MACs of hosts and of switches: local, unicast
 RULE_PRIORITY = 20_000  # of a host's first rule: after those that jobs add, before the main table's
@@ -97,7 +96,8 @@ def build(inventory: Inventory, commands: str, own_kernel: bool) -> dict[str, Na
 
 
 def _build(inventory: Inventory, typed: list[str], own_kernel: bool) -> dict[str, Namespace]:
-    _check_size(inventory)
+    if own_kernel and inventory.interfaces > INTERFACES_MAX:
+        raise NetworkError(f"the inventory has {inventory.interfaces} interfaces; at most {INTERFACES_MAX}")
     os.makedirs(DIRECTORY, exist_ok=True)
     os.makedirs(VAR_RUN, exist_ok=True)
     if own_kernel:
@@ -125,14 +125,6 @@ def _build(inventory: Inventory, typed: list[str], own_kernel: bool) -> dict[str
                 _batch([IP, family], _rules(host, family), host.name, typed)
             _switch_offloads_off(host.name, [port.name for port in host.interfaces], typed)
     return namespaces
-
-
-def _check_size(inventory: Inventory) -> None:
-    count = sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in inventory.attached())
-    if count > INTERFACES_MAX:
-        raise NetworkError(
-            f"the inventory has {count} interfaces, those of switches included; at most {INTERFACES_MAX}"
-        )
 
 
 def _allow_congestion_controls(typed: list[str]) -> None:

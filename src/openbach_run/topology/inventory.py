@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.topology.hosts import MAIN_TABLE, MTU, Host, Interface, Inventory, Network, Route, Rule
+from openbach_run.topology.hosts import (
+    CAPTURED_MAX,
+    INTERFACES_MAX,
+    MAIN_TABLE,
+    MTU,
+    Host,
+    Interface,
+    Inventory,
+    Network,
+    Route,
+    Rule,
+)
 from openbach_run.yaml_files import read_yaml
 
 INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
@@ -42,6 +53,16 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 def load_inventory(path: Path) -> Inventory:
     """Read and check an Ansible YAML inventory. Raises InputError: file, key, what would be right."""
     return _Reader(path).inventory(read_yaml(path))
+
+
+def check_size(inventory: Inventory, file: Path) -> None:
+    """Raises InputError for more interfaces than a guest of the virtual engine has."""
+    if inventory.interfaces > INTERFACES_MAX:
+        raise InputError(
+            f"{file}: {inventory.interfaces} interfaces, with those of the switches; the virtual engine has at most "
+            f"{INTERFACES_MAX}: its kernel has a table of {CAPTURED_MAX} for the capture of every packet "
+            "(kernel/src/capture.c), and jobs add tunnels. --engine native has no such limit"
+        )
 
 
 def agent_addresses(path: Path) -> dict[str, str]:
