@@ -42,5 +42,5 @@ def describe(kind: str) -> dict[str, Any]:
 
 
 def _read(kind: str) -> dict[str, Any]:
-    described: dict[str, Any] = json.loads((CONFIGS / kind / "vpn.json").read_text())
+    described: dict[str, Any] = json.loads((CONFIGS / kind / "vpn.json").read_bytes())
     return described

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from openbach_run.guest.command import pasted
-from openbach_run.topology.hosts import Host, Interface, Inventory, Route
+from openbach_run.topology.hosts import INTERFACES_MAX, Host, Interface, Inventory, Route
 
 IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
 DIRECTORY = "/run/netns"
@@ -56,7 +56,6 @@ ETH_SS_FEATURES = 4
 ETH_GSTRING_LEN = 32
 FEATURES_MAX = 128
 
-INTERFACES_MAX = 240  # the capture has room for 256 (kernel/src/capture.c), and jobs add tunnels
 SWITCH = "bridge"  # what a LAN's bridge is called in its namespace
 HOST_MAC, SWITCH_MAC = 0x02, 0x06  # first byte of the MACs of hosts and of switches: local, unicast
 RULE_PRIORITY = 20_000  # of a host's first rule: after those that jobs add, before the main table's
@@ -123,7 +122,8 @@ def build(inventory: Inventory, places: dict[str, int], commands: str, own_kerne
 
 
 def _build(inventory: Inventory, places: dict[str, int], typed: list[str], own_kernel: bool) -> dict[str, Namespace]:
-    _check_size(inventory)
+    if own_kernel and inventory.interfaces > INTERFACES_MAX:
+        raise NetworkError(f"the inventory has {inventory.interfaces} interfaces; at most {INTERFACES_MAX}")
     os.makedirs(DIRECTORY, exist_ok=True)
     if own_kernel:
         _allow_congestion_controls(typed)
@@ -152,14 +152,6 @@ def _build(inventory: Inventory, places: dict[str, int], typed: list[str], own_k
                 _batch([IP, family], _rules(host, family), host.name, typed)
             _switch_offloads_off(host.name, [port.name for port in host.interfaces], typed)
     return namespaces
-
-
-def _check_size(inventory: Inventory) -> None:
-    count = sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in inventory.attached())
-    if count > INTERFACES_MAX:
-        raise NetworkError(
-            f"the inventory has {count} interfaces, those of switches included; at most {INTERFACES_MAX}"
-        )
 
 
 def _allow_congestion_controls(typed: list[str]) -> None:
