@@ -5,6 +5,7 @@ drop the messages that a packet is too big."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_larger_networks_count_when_all_are(run_cells: RunCells) -> None:
     assert fragments(run) == 0
 
 
-def folder_of(place: Path, **vpns: dict[str, object]) -> Path:
+def folder_of(place: Path, **vpns: Mapping[str, object]) -> Path:
     for name, content in vpns.items():
         (place / "vpn-configs" / name).mkdir(parents=True)
         (place / "vpn-configs" / name / "vpn.json").write_text(json.dumps(content))
