@@ -48,7 +48,8 @@ def test_it_unpacks_itself_once_and_starts_python(bundle: Path, start: Path, tmp
     (place,) = (tmp_path / "openbach-run").glob("bundle-????????????????")
     assert "unpacking this bundle" in first.stderr and second.stderr == ""
     started, cache, origin, here = first.stdout.splitlines()
-    assert started.endswith(f"--argv0 {place}/bin/python3 {place}/guest/usr/bin/python3 -s -m openbach_run geo a b")
+    python = f"--argv0 {place}/bin/python3 {place}/guest/usr/bin/python3 -s -P"
+    assert started.endswith(f"{python} -m openbach_run geo a b")
     assert (cache, origin, here) == (f"cache: {place}", f"from: {bundle}", str(bundle.parent))
     assert (place / "link").read_bytes() == b"x" * 100_000
     assert (place / LONG / "file").stat().st_mode & 0o777 == 0o640

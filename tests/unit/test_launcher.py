@@ -144,9 +144,8 @@ def test_packages_come_by_uv_unless_pip_knows_where_they_are(
     (tmp_path / "tool").write_text(TOOL)
     (tmp_path / "python3").write_text(
         f"""#!/bin/sh
-[ "$1 $2 $3" != "-I -m venv" ] || {{
-    mkdir -p "$4/bin" && for name in python pip uv; do cp {tmp_path}/tool "$4/bin/$name"; done
-}}
+[ "$1 $2 $3" = "-I -m venv" ] || exit 0
+mkdir -p "$4/bin" && for name in python pip uv; do cp {tmp_path}/tool "$4/bin/$name"; done
 """
     )
     for name in ("tool", "python3"):
