@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -37,6 +38,8 @@ CAMPAIGNS = (
 )
 LIMIT_S = 300.0
 GONE_LIMIT_S = 20.0
+STOPPED, RUNNING, GONE = ("T", "t"), ("R", "S", "D"), ("Z", "X", "")
+"""States of processes."""
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 
 
@@ -53,7 +56,8 @@ class Chaos:
         self.cache = directory / "cache"
         self.known: dict[tuple[str, ...], dict[str, str]] = {}
         self.made: set[tuple[str, int]] = set()
-        self.blows, self.exits = Counter[str](), Counter[int]()
+        self.blows, self.exits, self.signals = Counter[str](), Counter[int](), Counter[str]()
+        """Signals: those that took effect, and those that came too late."""
         self.can_mount = own_mounts()
         copy_cache(self.cache / "openbach-run")
         self.fresh()
@@ -92,8 +96,9 @@ class Chaos:
         ]
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "XDG_CACHE_HOME": str(self.cache)}
         return subprocess.Popen(
-            words, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+            words, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            preexec_fn=take_signals,
+        )  # fmt: skip
 
     def end(self, command: subprocess.Popen[str], expected: set[int], words: tuple[str, ...] = ()) -> str:
         """stderr of the command; checks its exit code, its words, and that nothing is left of it."""
@@ -192,6 +197,40 @@ class Chaos:
 # Blows: each leaves the results as a user would find them
 
 
+def take_signals() -> None:
+    """What this script's own shell ignores, as it does SIGINT for what runs in the background, its children ignore, too."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+
+
+def send(chaos: Chaos, number: signal.Signals, process: int, done: Callable[[], bool]) -> None:
+    """Sends a signal, unless the process has ended; raises Wrong if it has no effect: `done` says whether it had."""
+    status = Path(f"/proc/{process}/status")
+    try:
+        ignored = int(status.read_text().split("SigIgn:")[1].split()[0], 16)
+        if ignored >> (number - 1) & 1:
+            raise Wrong(f"{number.name} is ignored by process {process}")
+        os.kill(process, number)
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        chaos.signals[f"{number.name} too late"] += 1
+        return
+    end_s = time.monotonic() + LIMIT_S
+    while not done():
+        if time.monotonic() > end_s:
+            raise Wrong(f"{number.name} to process {process} had no effect within {LIMIT_S:g} s")
+        time.sleep(0.01)
+    chaos.signals[number.name] += 1
+
+
+def is_one_of(process: int, states: tuple[str, ...]) -> bool:
+    """Whether a process is in one of these states, as the kernel names them; "" is that of one that is gone."""
+    state = ""
+    with contextlib.suppress(OSError):
+        state = Path(f"/proc/{process}/stat").read_text().rsplit(") ", 1)[1][0]
+    return state in states
+
+
 def stopped_by(number: signal.Signals, *more: str) -> Callable[[Chaos, tuple[str, ...]], None]:
     def blow(chaos: Chaos, campaign: tuple[str, ...]) -> None:
         command = chaos.start(campaign, *more)
@@ -199,10 +238,23 @@ def stopped_by(number: signal.Signals, *more: str) -> Callable[[Chaos, tuple[str
             chaos.wait_for_guest(command)
         with contextlib.suppress(subprocess.TimeoutExpired):
             command.wait(chaos.random.uniform(0, 1.5))
-        with contextlib.suppress(ProcessLookupError):
-            command.send_signal(number)
+        before = chaos.signals[number.name]
+        running: list[list[int]] = []
+
+        def has_ended() -> bool:
+            if not running:
+                running.append(chaos.guests())
+            return is_one_of(command.pid, GONE)
+
+        if command.poll() is None:
+            send(chaos, number, command.pid, has_ended)
         # a signal before Python has its handlers ends the process as any other
         chaos.end(command, {0, 130, -number}, ("openbach-run: interrupted",))
+        if running and running[0] and command.returncode == 0:
+            raise Wrong(f"{number.name} came while a guest ran, and the command went on to its end")
+        if chaos.signals[number.name] > before and command.returncode == 0:  # it came as all was done already
+            chaos.signals[number.name] -= 1
+            chaos.signals[f"{number.name} too late"] += 1
 
     return blow
 
@@ -212,10 +264,9 @@ def paused(chaos: Chaos, campaign: tuple[str, ...]) -> None:
     guest = chaos.wait_for_guest(command)
     for number in (command.pid, guest):
         if number is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(number, signal.SIGSTOP)
-                time.sleep(chaos.random.uniform(0.1, 1))
-                os.kill(number, signal.SIGCONT)
+            send(chaos, signal.SIGSTOP, number, partial(is_one_of, number, (*STOPPED, *GONE)))
+            time.sleep(chaos.random.uniform(0.1, 1))
+            send(chaos, signal.SIGCONT, number, partial(is_one_of, number, (*RUNNING, *GONE)))
     chaos.end(command, {0})
 
 
@@ -223,8 +274,7 @@ def guest_killed(chaos: Chaos, campaign: tuple[str, ...]) -> None:
     command = chaos.start(campaign, *chaos.random.choice(((), ("--rerun",))))
     guest = chaos.wait_for_guest(command)
     if guest is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(guest, signal.SIGKILL)
+        send(chaos, signal.SIGKILL, guest, partial(is_one_of, guest, GONE))
     chaos.end(command, {0, 1}, ("its record: ",))
 
 
@@ -350,7 +400,9 @@ def main(argv: list[str] | None = None) -> int:
                 subprocess.run(["umount", chaos.results], check=False)
     thrown = ", ".join(f"{count} {name}" for name, count in sorted(chaos.blows.items()))
     ended = ", ".join(f"{count} with {code}" for code, count in sorted(chaos.exits.items()))
+    arrived = ", ".join(f"{count} {name}" for name, count in sorted(chaos.signals.items()))
     print(f"{chaos.runs} runs, nothing lost, nothing left. Thrown: {thrown}. The command ended {ended}.")
+    print(f"Signals that took effect: {arrived}.")
     return 0
 
 

@@ -19,6 +19,7 @@ from openbach_run.engine.virtual import image, kernel
 from openbach_run.engine.virtual.engine import GUEST_MODULES, VirtualEngine, guest_code
 from openbach_run.engine.virtual.image import Image
 from openbach_run.engine.virtual.kernel import Kernel
+from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages, parts_of
 from openbach_run.prose import acting
 from openbach_run.results.record import NOT_LOCKED
@@ -314,3 +315,40 @@ def test_any_text_can_be_asked(text: str) -> None:
             file = Path(directory) / name
             file.write_text(text, encoding="utf-8", errors="surrogatepass")
             acting(file)
+
+
+@pytest.mark.parametrize("target", ["secret", "folder", "."])
+def test_a_link_out_of_a_job_is_refused(tmp_path: Path, target: str) -> None:
+    """Another's job could have one to anything that its user may read."""
+    files, elsewhere = tmp_path / "theirs/jobs/evil/files", tmp_path / "home/folder"
+    elsewhere.mkdir(parents=True)
+    (tmp_path / "home/secret").write_text("secret")
+    (elsewhere / "inner").write_text("secret")
+    files.mkdir(parents=True)
+    (files / "stolen").symlink_to(tmp_path / "home" / target)
+    with pytest.raises(
+        InputError, match=r"theirs/jobs/evil/files/stolen: a link to .*, which is not in .*/theirs; put"
+    ):
+        image.code_identity(tmp_path / "cache", {"jobs/evil": files})
+    assert not list((tmp_path / "cache").glob("code-*"))
+
+
+def test_a_satellite_or_a_folder_that_is_a_link_out_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/secret").write_text("secret")
+    for kind, name, target in (("satellites", "evil.yml", "home/secret"), ("vpn-configs", "evil", "home")):
+        (tmp_path / "theirs" / kind).mkdir(parents=True)
+        (tmp_path / "theirs" / kind / name).symlink_to(tmp_path / target)
+        with pytest.raises(InputError, match=f"{kind}/{name}: a link to"):
+            image.code_identity(tmp_path / "cache", {f"{kind}/{name}": tmp_path / "theirs" / kind / name})
+
+
+def test_links_to_parts_that_several_jobs_share_are_followed(tmp_path: Path) -> None:
+    files = tmp_path / "theirs/jobs/mine/files"
+    files.mkdir(parents=True)
+    (tmp_path / "theirs/jobs/common").mkdir()
+    (tmp_path / "theirs/jobs/common/part.py").write_text("pass")
+    (files / "part.py").symlink_to("../../common/part.py")
+    (files / "ours.py").symlink_to(ROOT / "jobs/common/command.py")
+    (files / "common").symlink_to("../../common")
+    assert [one.name for one in image._files(files)] == ["ours.py", "part.py", "part.py"]

@@ -9,7 +9,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results import run_files
 from openbach_run.results.files import write_parquet
 from openbach_run.results.measures import measures
-from openbach_run.results.record import DAMAGED, Store, events, statistics
+from openbach_run.results.record import DAMAGED, MEASURED_BY_HOST, SAID_BY_GUEST, Record, Store, events, statistics
 from openbach_run.results.run_files import DamagedRecord
 
 NOBODY = 65534
@@ -383,3 +383,44 @@ def test_any_bytes_are_lines_or_refused(tmp_path_factory: pytest.TempPathFactory
 
 def test_a_status_is_told_of_each_part(run_dir: Path) -> None:
     assert unfold(replace(RECORD, status=DAMAGED), run_dir)[0].status == DAMAGED
+
+
+FORGED = {
+    "run_id": "f" * 16,
+    "seed": 9,
+    "wall_s": 0.0,
+    "capture_hash": "forged",
+    "command": "rm",
+    "identity": {"engine": "f"},
+}
+
+
+class Forges(LeavesGarbage):
+    """An engine whose guest writes records of its own, and whatever else it likes."""
+
+    def run(self, spec: object, place: Path, cpu: int, on_event: object) -> Outcome:
+        for name in (
+            "record.json",
+            "record.json.new",
+            "result.json",
+            "events.jsonl.gz",
+            "statistics.jsonl.gz",
+            "run.json",
+        ):
+            (place / name).write_text(json.dumps(FORGED))
+        return super().run(spec, place, cpu, on_event)
+
+
+def test_a_guest_forges_nothing_that_the_host_measures(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.runs.mkdir()
+    honest, forged = (
+        execute_run(PlannedRun(Spec(), engine, "scenario", OURS), store, 0, lambda event: None)  # type: ignore[arg-type]
+        for engine in (LeavesGarbage(statistic(bytes=1)), Forges(statistic(bytes=1)))
+    )
+    kept = store.keep(*forged)
+    loaded = store.load(kept.name)
+    assert loaded is not None
+    for name in MEASURED_BY_HOST:
+        assert json.dumps(getattr(loaded, name)) == json.dumps(getattr(honest[1], name)), name
+    assert {*MEASURED_BY_HOST, *SAID_BY_GUEST} == {field.name for field in fields(Record)}

@@ -60,6 +60,23 @@ SHARED = ("identity", "packages", "declared")
 
 LATEST_MS, LONGEST_S = 10**14, 10**10
 """Of statistics (in the year 5138), and of events: what is later is no time, and no date could be made from it."""
+MEASURED_BY_HOST = (
+    "run_id",
+    "scenario",
+    "arguments",
+    "seed",
+    "wall_s",
+    "capture_hash",
+    "command",
+    "identity",
+    "packages",
+    "declared",
+)
+SAID_BY_GUEST = ("status", "error", "virtual_s", "measures", "parts")
+"""Fields of a record. The host knows the first from what it planned, its clock and the pipe of packets: no job changes them.
+The others follow from files that the guest left: code that has taken over a guest may say anything in them, but for a status
+that the host gives (Guest Lost, Record Damaged)."""
+
 LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType), "time": float}
 METADATA: dict[str, Any] = {
     **LEAST_METADATA, "agent_name": str, "job_instance_id": int, "scenario_instance_id": int,

@@ -33,6 +33,8 @@ from openbach_run.engine.virtual.lock import (
     read_lock,
     refuse,
 )
+from openbach_run.errors import InputError
+from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress
 from openbach_run.prose import FOR_PEOPLE, acting
 
@@ -301,11 +303,15 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
 
 def _files(folder: Path) -> list[Path]:
     """The folder's files (or the file), of links to directories those behind them, but for links to the folder of a kind;
-    in an order of our own."""
+    in an order of our own. Raises InputError for a link that leads out of where the folder is from."""
     if folder.is_file():
+        if folder.is_symlink() and {one.name for one in folder.parents} & {*KINDS}:  # no program of this machine
+            _check_within(folder, folder)
         return [folder]
     found: list[Path] = []
     for directory, subdirectories, names in os.walk(folder, followlinks=True):
+        for place in (directory, *(f"{directory}/{name}" for name in names if os.path.islink(f"{directory}/{name}"))):
+            _check_within(Path(place), folder)
         kinds = KINDS if Path(directory) == folder else ()
         subdirectories[:] = sorted(
             name for name in subdirectories
@@ -313,3 +319,13 @@ def _files(folder: Path) -> list[Path]:
         )  # fmt: skip
         found += [Path(directory) / name for name in sorted(names)]
     return found
+
+
+def _check_within(place: Path, folder: Path) -> None:
+    """Raises InputError for what is elsewhere than in this checkout or where the folder is from: another's job could
+    have a link to anything that its user may read, which a run would then see."""
+    kinds = (one.parent for one in folder.parents if one.name in KINDS)
+    own = next(kinds, folder.parent)
+    real = os.path.realpath(place)
+    if not any(Path(real).is_relative_to(os.path.realpath(root)) for root in (own, REPOSITORY)):
+        raise InputError(f"{place}: a link to {real}, which is not in {own}; put a copy there")
