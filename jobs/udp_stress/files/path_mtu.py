@@ -17,7 +17,8 @@ HEADERS_BYTES = 28
 LEAST_BYTES = 576
 """What every host takes: RFC 791, 3.1."""
 FIRST_LIMIT_S, ANSWER_LIMIT_S, INTERVAL_S = 40, 2, 0.5
-"""For the first answer ping waits twice the longest round trip that satcom_link makes, for later ones at least 2 s. A lost ping says nothing of its size: there is another after each interval, until one is answered."""
+"""For the first answer ping waits twice the longest round trip that satcom_link makes, for later ones at least 2 s. A lost
+ping says nothing of its size: there is another after each interval, until one is answered."""
 
 
 def first_mtu(destination_ip: str) -> int:
