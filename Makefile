@@ -2,13 +2,13 @@
 # `make check` sets up what is missing and runs every check and test; the other targets are parts of it, and the bench.
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
-SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
+SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc kernel/tests/init.sh \
 	kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos golden bump-debian modules scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint test unit guest vpns pep chaos golden bump-debian modules kernel-tests scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: kernel-rebase kernel-export
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
@@ -17,8 +17,9 @@ check: lint test
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files:docs/man $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/bump_debian.py tests/kernel_rebase.py jobs/vpn/lists.py
+	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/bump_debian.py tests/kernel_rebase.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py docs/man/manual.py
+	MYPYPATH=src:kernel/tests $(DEV) mypy kernel/tests/*.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/pep/files:src/openbach_run/guest $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
@@ -52,6 +53,9 @@ modules: # for Debian's 6.1, 6.12 and current kernel, in a guest; downloads thei
 
 bump-debian: # today's Debian packages in debian.lock, then golden cells and README's table; says what moved
 	$(DEV) python tests/bump_debian.py
+
+kernel-tests: # the kernel's own tests, with our patches and without: two kernels are built; two hours of two cores, 6 GB
+	$(DEV) python kernel/tests/run.py $(TESTS)
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py
