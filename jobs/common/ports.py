@@ -11,7 +11,9 @@ from typing import Any
 
 from command import wait_for
 
-READY_LIMIT_S = 30.0
+READY_LIMIT_S = 240.0
+"""Of a server that does not answer. A path may take 20 s for a round trip (satcom_link), and TCP and TLS several of them, lost
+packets included; a server that fails ends its own job before."""
 
 
 def wait_listening(server: subprocess.Popen[Any], name: str, port: int) -> None:

@@ -25,7 +25,7 @@ def names() -> list[str]:
 def described(name: str) -> dict[str, Any]:
     """The profile.json of a profile; without a folder the name is that of a congestion control and nothing else."""
     file = FOLDERS / name / "profile.json"
-    profile: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    profile: dict[str, Any] = json.loads(file.read_bytes()) if file.exists() else {}
     return {"algorithm": name, "parameters": {}, "sysctls": {}, **profile}
 
 

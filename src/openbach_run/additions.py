@@ -16,7 +16,6 @@ An argument of a job whose values are names of such folders says so in the job's
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
 from openbach_run.paths import REPOSITORY
 
 DESCRIBED = {"vpn-configs": "vpn.json", "congestion-controls": "profile.json"}
@@ -73,9 +73,9 @@ class Additions:
         return self._found[kind].get(name)
 
     def untested(self) -> set[str]:
-        """The names of folders that say of themselves that they are not tested here. Raises InputError."""
+        """The names of folders that say of themselves that they are not tested here."""
         entries = [entry for kind in DESCRIBED for entry in self.all(kind).items()]
-        return {name for name, folder in entries if description(folder).get("tested") == UNTESTED}
+        return {name for name, folder in entries if _tested(folder) == UNTESTED}
 
     @property
     def jobs(self) -> list[Path]:
@@ -91,10 +91,7 @@ class Additions:
 
     def with_base(self, kind: str, name: str) -> tuple[str, ...]:
         """The names of what is needed for an entry: itself, and the folder that its `base` names. Raises InputError."""
-        folder = self.all(kind)[name]
-        base = description(folder).get("base")
-        if base is not None and self.find(kind, str(base)) is None:
-            raise InputError(f"{folder / DESCRIBED[kind]}: base: there is no {kind}/{base}")
+        base = description(self.all(kind)[name]).get("base")
         return (name,) if base is None else (name, str(base))
 
     def parts(self, uses: Uses, jobs: Mapping[str, Path]) -> dict[str, Path]:
@@ -120,15 +117,20 @@ class Additions:
         return found
 
 
+def _tested(folder: Path) -> Any:
+    """What a folder says of its tests; None if it is malformed, which matters to those only who use it."""
+    try:
+        return description(folder).get("tested")
+    except InputError:
+        return None
+
+
 def description(folder: Path) -> dict[str, Any]:
     """The content of the file that describes a folder; nothing for one of another kind. Raises InputError."""
     file = next((file for name in DESCRIBED.values() if (file := folder / name).exists()), None)
     if file is None:
         return {}
-    try:
-        described = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file}: {error}") from error
+    described = read_json(file)
     if not isinstance(described, dict):
         raise InputError(f"{file}: should be a JSON object")
     return described
@@ -138,7 +140,7 @@ def packages_of(folder: Path) -> list[str]:
     """The Debian packages that a folder names: those of its description's key `packages`; a job's `files`, those of the
     packages.txt beside it, one a line. Raises InputError."""
     if folder.name == "files" and (file := folder.parent / PACKAGES).exists():
-        lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8-sig").splitlines()]
         return [check_package(f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line]
     names = description(folder).get("packages", [])
     if not isinstance(names, list):

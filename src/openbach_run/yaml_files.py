@@ -34,7 +34,7 @@ def read_texts(path: Path) -> Any:
 
 def _read(path: Path, *, as_texts: bool) -> Any:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             text = file.read(ENOUGH)
         kept = _kept(f"{as_texts} {text}")
         with suppress(OSError, ValueError):

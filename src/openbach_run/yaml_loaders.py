@@ -56,8 +56,8 @@ def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
     return length
 
 
-class _Texts(_Bounded):
-    """Leaves every scalar the text that was typed (`0.10`, `yes`), and refuses a key that is there twice."""
+class _Once:
+    """Refuses a key that is there twice: only one of its values would count."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -69,16 +69,16 @@ class _Texts(_Bounded):
         return super().construct_mapping(node, deep)  # type: ignore[misc,no-any-return]
 
 
-class _TextLoader(_Texts, yaml.BaseLoader): ...
+class _TextLoader(_Once, _Bounded, yaml.BaseLoader): ...
 
 
-class _FastTextLoader(_Texts, yaml.CBaseLoader): ...
+class _FastTextLoader(_Once, _Bounded, yaml.CBaseLoader): ...
 
 
-class _Loader(_Bounded, yaml.SafeLoader): ...
+class _Loader(_Once, _Bounded, yaml.SafeLoader): ...
 
 
-class _FastLoader(_Bounded, yaml.CSafeLoader): ...
+class _FastLoader(_Once, _Bounded, yaml.CSafeLoader): ...
 
 
 def load(text: str, *, as_texts: bool = False) -> Any:

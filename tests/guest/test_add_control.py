@@ -94,5 +94,5 @@ def test_the_profile_is_checked_before_anything_runs(folder: Path, tmp_path: Pat
     (folder / "profile.json").write_text(json.dumps({"description": "", "sysctl": {}}))
     exit_code, _, errors = compare(tmp_path)
     assert exit_code == 2
-    assert f"{folder / 'profile.json'}: sysctl is unknown; did you mean sysctls?" in errors
+    assert f"{folder / 'profile.json'}: sysctl: no such key; did you mean sysctls?" in errors
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").glob("runs/*"))

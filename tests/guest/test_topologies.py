@@ -182,5 +182,5 @@ def test_more_interfaces_than_a_capture_has_room_for_are_refused(tmp_path: Path)
     path = scenario_of(tmp_path, Job("sat", "snapshot", {"command": "true"}))
     options: Any = ["--inventory", str(inventory), "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r")]
     ended = command(str(path), *options)
-    assert ended.returncode == 1
-    assert "the inventory has 286 interfaces, those of switches included; at most 240" in ended.stderr
+    assert ended.returncode == 2
+    assert "286 interfaces, with those of the switches; the virtual engine has at most 240" in ended.stderr

@@ -79,6 +79,9 @@ class DirectedEngine:
     def prepare(self, progress: Callable[[str, float], None]) -> None:
         progress("ready", 1)
 
+    def look(self) -> str:
+        return ""
+
     def run(
         self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
     ) -> Outcome:

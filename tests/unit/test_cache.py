@@ -14,8 +14,9 @@ import pytest
 
 from openbach_run.engine.virtual import cache
 from openbach_run.engine.virtual.cache import KEPT_UNUSED_DAYS, made_once
+from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import SetupError
-from openbach_run.paths import cache_directory
+from openbach_run.paths import REPOSITORY, cache_directory
 
 DAY_S = 24 * 3600
 
@@ -185,3 +186,19 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(SetupError, match="XDG_CACHE_HOME"):
         cache_directory()
+
+
+def test_where_nothing_may_be_made_nothing_is(tmp_path: Path) -> None:
+    with cache.looking_only(), pytest.raises(cache.NotMade, match=r"^kernel$"):
+        cache.made_once(tmp_path / "kernel-0123", lambda place: None)
+    assert not list(tmp_path.iterdir())
+    made = cache.made_once(tmp_path / "kernel-0123", lambda place: None)
+    with cache.looking_only():
+        assert cache.made_once(made, lambda place: None) == made
+
+
+def test_an_engine_that_looks_makes_nothing(tmp_path: Path) -> None:
+    """At commit 94585d7 --dry-run built a kernel, and compiled crates for half an hour."""
+    engine = VirtualEngine(REPOSITORY, {}, cache=tmp_path / "cache")
+    assert engine.look() == "jail"
+    assert not (tmp_path / "cache").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import html
+import importlib
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import yaml
 
 from openbach_run.commands import main
 from openbach_run.commands import run as running
@@ -41,6 +43,9 @@ class FakeEngine:
 
     def prepare(self, progress: Callable[[str, float], None]) -> None:
         progress("ready", 1)
+
+    def look(self) -> str:
+        return ""
 
     def run(
         self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
@@ -380,3 +385,43 @@ def test_what_is_printed_to_a_terminal_gives_it_no_orders(
         with only_shown():
             print("a\x1b[2J\tb")
         assert capsys.readouterr().out == printed
+
+
+def test_a_dry_run_says_what_is_not_made(
+    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(self: FakeEngine, progress: Callable[[str, float], None]) -> None:
+        pytest.fail("--dry-run makes nothing")
+
+    monkeypatch.setattr(FakeEngine, "prepare", prepare)
+    monkeypatch.setattr(FakeEngine, "look", lambda self: "vpncloud")
+    assert run("--results", str(tmp_path), "--dry-run") == 0
+    assert "3 runs; which of them are finished is not known: vpncloud is not in the cache" in capsys.readouterr().out
+
+
+def test_what_the_runs_need_can_be_made_alone(tmp_path: Path, engine: type[FakeEngine]) -> None:
+    assert run("--results", str(tmp_path / "r"), "--prepare") == 0
+    assert engine.ran == [] and not (tmp_path / "r").exists()
+
+
+def test_a_topology_that_is_too_large_is_refused_before_a_guest_starts(
+    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At commit 94585d7 it was a traceback inside the guest."""
+    monkeypatch.syspath_prepend(str(ROOT / "topologies"))
+    build = importlib.import_module("build")
+    (tmp_path / "star.yml").write_text(yaml.safe_dump(build.star_inventory(100)))
+    start = {
+        "id": 0,
+        "start_job_instance": {"entity_name": "satvpn_pc_1", "path_ready": {"destination_ip": "10.0.0.1"}},
+    }
+    (tmp_path / "t.json").write_text(json.dumps({"name": "t", "openbach_functions": [start]}))
+    assert (
+        main.main([str(tmp_path / "t.json"), "--inventory", str(tmp_path / "star.yml"), "--results", str(tmp_path)])
+        == 2
+    )
+    said = capsys.readouterr().err
+    assert (
+        "406 interfaces, with those of the switches; the virtual engine has at most 240: its kernel has a table" in said
+    )
+    assert engine.ran == []

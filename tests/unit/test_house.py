@@ -28,6 +28,7 @@ ROOMS = (
         "progress",
         "yaml_loaders",
         "yaml_files",
+        "json_files",
         "units",
         "drawing",
         "prose",

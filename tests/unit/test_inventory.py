@@ -172,7 +172,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     "address is a number": (lambda c: _interface(c, address=10), ["[0].address", "text"]),
     "address twice": (lambda c: _interface(c, address="10.0.0.2"), ["b", "10.0.0.2", "already", "a"]),
     "interface name too long": (lambda c: _interface(c, name="to_the_satellite"), ["[0].name", "15"]),
-    "interface key misspelt": (lambda c: _interface(c, adress="10.0.0.1"), ["[0].adress", "unknown key", "address"]),
+    "interface key misspelt": (lambda c: _interface(c, adress="10.0.0.1"), ["[0].adress", "no such key", "address"]),
     "interfaces as a mapping": (lambda c: _host(c, "a", satvpn_interfaces={}), ["satvpn_interfaces", "list"]),
     "interface without an address": (
         lambda c: c["all"]["hosts"]["a"]["satvpn_interfaces"][0].pop("address"),
@@ -266,7 +266,10 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         ["satvpn_forwarding", "true or false"],
     ),
     "unknown variable": (lambda c: _host(c, "a", satvpn_forwardin=True), ["satvpn_forwardin", "satvpn_forwarding"]),
-    "unknown group variable": (lambda c: c["all"]["vars"].update(satvpn_x=1), ["all.vars.satvpn_x", "unknown"]),
+    "unknown group variable": (
+        lambda c: c["all"]["vars"].update(satvpn_x=1),
+        ["all.vars.satvpn_x", "no such variable"],
+    ),
 }
 
 

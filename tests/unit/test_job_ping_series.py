@@ -51,7 +51,7 @@ def test_the_longest_gap_may_be_at_either_end(answers_s: list[float], gap_s: flo
 def test_of_a_count_every_request_counts() -> None:
     assert ping_series.lost_pct({1, 2, 4}, 4) == 25
     command = ping_series.command_of(ping_series.parse(["0.2", "10.0.0.1", "--count", "4", "--payload-bytes", "1000"]))
-    assert command == ["ping", "-n", "-i", "0.2", "-s", "1000", "-c", "4", "-W", "2", "10.0.0.1"]
+    assert command == ["ping", "-n", "-i", "0.2", "-s", "1000", "-c", "4", "-W", "40", "10.0.0.1"]
     assert ping_series.command_of(ping_series.parse(["1", "10.0.0.1"])) == ["ping", "-n", "-i", "1", "10.0.0.1"]
 
 

@@ -28,7 +28,7 @@ folders = importlib.import_module("vpn_folders")
 KEYS = {
     "description", "version", "licence", "runs_in", "carrier", "ciphers", "keys", "multipath", "post_quantum", "tested",
     "packages", "programs", "commands", "daemon", "device", "inner_mtu", "overhead_bytes", "values", "handshake_line",
-    "coordinator",
+    "coordinator", "framing", "rtt_max_s", "rtt_max_because", "own_mtu",
 }  # fmt: skip
 
 
@@ -47,7 +47,10 @@ def test_each_end_gets_the_others_public_key(monkeypatch: pytest.MonkeyPatch) ->
     with ThreadPoolExecutor() as ends:  # the client may be first: it tries until the server listens
         client = ends.submit(vpn.exchange, arguments("client"), "of the client\n")
         server = ends.submit(vpn.exchange, arguments("server"), "of the server\n")
-    assert (client.result(), server.result()) == ("of the server\n", "of the client\n")
+    (theirs, path), (ours, _) = client.result(), server.result()
+    assert (theirs, ours) == ("of the server\n", "of the client\n")
+    assert 0 < path.rtt_s < 1
+    assert 1500 < path.mtu <= 65536, "that of lo"
 
 
 def swapped(monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str | bytes) -> object:
@@ -186,13 +189,20 @@ def test_a_missing_program_is_named_before_anything_is_done() -> None:
         vpn.check_host(arguments("client"), described(commands=["sh", "no-such-command"]), os.environ["PATH"])
 
 
-def test_an_mtu_that_is_too_big_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vpn, "own_networks", lambda: [("lo", IPv4Network("127.0.0.0/8"))])
-    with pytest.raises(
-        SystemExit, match="packets of 65530 bytes and 60 bytes of overhead do not fit the 65536 bytes of lo"
-    ):
-        vpn.check_host(arguments("client"), described(inner_mtu=65530), os.environ["PATH"])
-    vpn.check_host(arguments("client"), described(inner_mtu=65476), os.environ["PATH"])
+def test_a_path_that_takes_too_long_for_a_handshake_is_told() -> None:
+    said = r"wireguard does not come up on a path whose round trip is 6\.00 s: above 5 s WireGuard begins its handshake anew"
+    with pytest.raises(SystemExit, match=said):
+        vpn.check_round_trip(arguments("client"), described(), 6.0)
+    vpn.check_round_trip(arguments("client"), described(), 4.9)
+
+
+def test_the_networks_between_the_ends_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["wireguard", "127.0.0.1", "127.0.0.1", "192.168.20.0/24", "--path-mtus", "inventory,1492,9000", "client"]
+    networks = [("lo", IPv4Network("127.0.0.0/8"))]
+    assert vpn.own_mtu(arguments("client"), networks) == 65536
+    assert vpn.own_mtu(vpn.parse(words), networks) == 1492
+    with pytest.raises(SystemExit):
+        vpn.parse([*words[:5], "inventory,big", "client"])
 
 
 def test_a_script_knows_the_networks_of_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,10 +11,14 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from test_cli import FakeEngine
 
+from openbach_run.additions import Additions
+from openbach_run.commands import main
+from openbach_run.commands import run as running
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import Job, WrongType, argv, convert
-from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.job_folders import faults, load_packages, well_formed
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERAL = {"name": "toy", "description": "", "job_version": "1.2", "keywords": [], "persistent": False}
@@ -78,16 +82,17 @@ ONE = {"name": "a", "type": "int", "count": 1, "flag": "-a"}
     ],
 )  # fmt: skip
 def test_broken_packages(tmp_path: Path, keys: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=f"toy.yml: {words}"):
-        load_packages([package(tmp_path, **keys)])
+    (loaded,) = load_packages([package(tmp_path, **keys)]).values()
+    with pytest.raises(InputError, match=f"the job toy is malformed: .*toy.yml: {words}"):
+        loaded.job.arguments  # noqa: B018
 
 
 def test_broken_files(tmp_path: Path) -> None:
     file = package(tmp_path) / "files/toy.yml"
     for text, words in (("a: [", "line 1"), ("- 1", "the whole should be a mapping")):
         file.write_text(text)
-        with pytest.raises(InputError, match=words):
-            load_packages([tmp_path])
+        (fault,) = faults(load_packages([tmp_path]))
+        assert words in fault
     (tmp_path / "jobs.json").write_text("[]")
     with pytest.raises(InputError, match="JSON object of jobs"):
         load_packages([tmp_path / "jobs.json"])
@@ -140,3 +145,41 @@ def test_converted_once_is_converted_for_good(value: Any, kind: str) -> None:
     except (WrongType, OverflowError):
         return
     assert repr(convert(once, kind)) == repr(once)
+
+
+MALFORMED = {"general": "x"}
+
+
+def test_a_malformed_job_that_is_not_used_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "VirtualEngine", FakeEngine)
+    (package(tmp_path) / "files/toy.yml").write_text("general:\n  description: Sends a file (e.g.: 3G)\n")
+    words = ["--jobs", str(tmp_path), "--dry-run", "--quiet"]
+    assert main.main(["geo", "vpn=none", "cc=cubic", *words]) == 0
+    said = capsys.readouterr().err
+    assert "openbach-run: warning: the job toy is malformed: " in said and "toy.yml: mapping values are not" in said
+
+
+@pytest.mark.parametrize("words", [(), ("--check",)])
+def test_a_malformed_job_that_is_used_is_an_error_that_names_it(
+    tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    package(tmp_path, **MALFORMED)
+    start = {"id": 0, "start_job_instance": {"entity_name": "e", "toy": {}}}
+    (tmp_path / "t.json").write_text(json.dumps({"name": "t", "openbach_functions": [start]}))
+    assert main.main([str(tmp_path / "t.json"), "--jobs", str(tmp_path / "toy"), *words]) == 2
+    assert "the job toy is malformed: " in capsys.readouterr().err
+
+
+def test_one_malformed_job_of_a_file_with_many_is_one(tmp_path: Path) -> None:
+    (tmp_path / "jobs.json").write_text(json.dumps({"toy": {"arguments": [1]}, "other": {"arguments": None}}))
+    packages = load_packages([tmp_path / "jobs.json"])
+    assert packages["other"].job.arguments.required == ()
+    assert list(well_formed(packages)) == ["other"] and "toy.arguments should be a mapping" in faults(packages)[0]
+
+
+def test_a_malformed_folder_that_is_not_used_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "vpn-configs/mine").mkdir(parents=True)
+    (tmp_path / "vpn-configs/mine/vpn.json").write_text("{")
+    assert "mycelium" in Additions.beside_ours([tmp_path]).untested()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ from openbach_run.commands import link
 from openbach_run.errors import InputError
 from openbach_run.satellite import acm, mahimahi, opensand, rtt
 from openbach_run.satellite.given import read_link_file
+from openbach_run.satellite.job import link_file
 
 TRACE = "1\n1\n3\n10\n"
 
@@ -113,7 +115,7 @@ def trip(number: int, rtt_ms: float, lost: str = "false") -> dict[str, object]:
 
 def test_pings_are_probes_and_missing_numbers_are_lost(tmp_path: Path) -> None:
     """Probe 2 has no answer, probe 4 is known from the summary; the times say that one is sent every 0.2 s."""
-    probes = rtt.read(file(tmp_path, "ping", PING), 1.0)
+    probes = rtt.read(file(tmp_path, "ping", PING), 1.0).probes
     assert [(round(one.time_s, 6), one.rtt_ms, one.lost) for one in probes] == [
         (0.0, 600.0, ""), (0.2, 0.0, "unknown"), (0.4, 620.0, ""), (0.6, 0.0, "unknown"),
     ]  # fmt: skip
@@ -124,7 +126,7 @@ def test_pings_are_probes_and_missing_numbers_are_lost(tmp_path: Path) -> None:
 
 def test_a_ping_without_times_has_the_interval_that_is_given(tmp_path: Path) -> None:
     text = "".join(f"64 bytes from h: icmp_seq={number} ttl=1 time=2.5 ms\n" for number in (65534, 65535, 0, 1))
-    assert [one.time_s for one in rtt.read(file(tmp_path, "ping", text), 0.5)] == [0.0, 0.5, 1.0, 1.5]
+    assert [one.time_s for one in rtt.read(file(tmp_path, "ping", text), 0.5).probes] == [0.0, 0.5, 1.0, 1.5]
 
 
 @pytest.mark.parametrize("suffix", ["json", "json.gz"])
@@ -133,25 +135,26 @@ def test_irtt_knows_the_direction_of_a_loss(tmp_path: Path, suffix: str) -> None
     text = json.dumps({"round_trips": trips}).encode()
     path = tmp_path / f"irtt.{suffix}"
     path.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
-    changes = {one.direction: one.state for one in rtt.changes(rtt.read(path, 1.0), 1.0, 10e6)}
+    changes = {one.direction: one.state for one in rtt.changes(rtt.read(path, 1.0).probes, 1.0, 10e6)}
     assert {one.delay_ms for one in changes.values()} == {21.0}
     assert {name: one.loss_pct for name, one in changes.items()} == {"return": 25.0, "forward": 33.3333}
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 100), st.none() | st.floats(0, 5000)), min_size=1, max_size=60), st.floats(0.01, 10)
+    st.lists(st.tuples(st.floats(0, 100), st.none() | st.floats(0, 5000)), min_size=1, max_size=60),
+    st.none() | st.floats(0.01, 10),
 )
-def test_any_probes_of_a_csv_file_make_a_link_file(rows: list[tuple[float, float | None]], bin_s: float) -> None:
+def test_any_probes_of_a_csv_file_make_a_link_file(rows: list[tuple[float, float | None]], bin_s: float | None) -> None:
     with TemporaryDirectory() as name:
         text = "time_s,rtt_ms\n" + "".join(f"{at_s},{'' if rtt_ms is None else rtt_ms}\n" for at_s, rtt_ms in rows)
         path = file(Path(name), "rtts.csv", text)
-        words = ["rtt", str(path), "--bin-s", str(bin_s), "-o", f"{name}/link.csv"]
+        words = ["rtt", str(path), *([] if bin_s is None else ["--bin-s", str(bin_s)]), "-o", f"{name}/link.csv"]
         if all(rtt_ms is None for _, rtt_ms in rows):
             with pytest.raises(InputError, match="no round-trip time in it"):
                 link.main(words)
         else:
             link.main(words)
-            delays_ms = [change.state.delay_ms for change in rtt.changes(rtt.read(path, 1.0), bin_s, 10e6)]
+            delays_ms = [change.state.delay_ms for change in rtt.changes(rtt.read(path, 1.0).probes, bin_s, 10e6)]
             known = [rtt_ms / 2 for _, rtt_ms in rows if rtt_ms is not None]
             assert min(known) - 1e-6 <= min(delays_ms) <= max(delays_ms) <= max(known) + 1e-6
 
@@ -166,6 +169,109 @@ def test_any_probes_of_a_csv_file_make_a_link_file(rows: list[tuple[float, float
 def test_what_has_no_round_trip_times_is_named(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         rtt.read(file(tmp_path, "measured", text), 1.0)
+
+
+def pings(rtts_ms: list[float | None], first: int = 1) -> str:
+    """What `ping -i 1` writes of these answers; None is none. As root it ends with a summary."""
+    answers = "".join(
+        f"64 bytes from h: icmp_seq={number} ttl=64 time={rtt_ms:g} ms\n"
+        for number, rtt_ms in enumerate(rtts_ms, first)
+        if rtt_ms is not None
+    )
+    return f"PING h (192.0.2.1) 56(84) bytes of data.\n{answers}"
+
+
+def link_of(tmp_path: Path, text: str, *words: str) -> list[link_file.Change]:
+    path = file(tmp_path, "measured", text)
+    assert link.main(["rtt", str(path), "-o", str(tmp_path / "link.csv"), "--rate-bps", "10e6", *words]) == 0
+    return list(link_file.read(tmp_path / "link.csv"))
+
+
+SUMMARY = "\n--- h ping statistics ---\n{} packets transmitted, {} received, 0% packet loss, time {}ms\n"
+
+
+@pytest.mark.parametrize("text", [
+    pings([40, 41]) + pings([90, 91]),
+    pings([40, 41]) + SUMMARY.format(2, 2, 1001) + pings([90, 91]) + SUMMARY.format(2, 2, 1001),
+    (pings([40, 41]) + pings([90, 91])).replace("PING h (192.0.2.1) 56(84) bytes of data.\n", ""),
+    "time_s,rtt_ms\n0,40\n1,41\n0,90\n1,91\n", "time_s,rtt_ms\n0,40\n1,41\ntime_s,rtt_ms\n7,90\n8,91\n",
+])  # fmt: skip
+def test_several_runs_in_a_file_follow_each_other_and_that_is_said(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = link_of(tmp_path, text)
+    delays = [(round(one.time_s, 2), one.state.delay_ms) for one in changes if one.direction == "forward"]
+    assert [one for _, one in delays] == [20, 20.5, 45, 45.5]
+    assert [at_s for at_s, _ in delays] == pytest.approx([0, 1, 2, 3], abs=0.02)
+    assert re.search("2 (runs of ping|measurements) are in the file: one follows the other", capsys.readouterr().out)
+
+
+def test_a_late_answer_is_no_other_run(tmp_path: Path) -> None:
+    lines = pings([40, 41, 42, 43]).splitlines(keepends=True)
+    swapped = "".join([lines[0], lines[1], lines[3], lines[2], lines[4]])
+    assert [one.rtt_ms for one in rtt.read(file(tmp_path, "ping", swapped), None).probes] == [40, 41, 42, 43]
+
+
+def test_runs_at_the_same_time_are_refused(tmp_path: Path) -> None:
+    runs = "".join(
+        f"[{at_s}] 64 bytes from h: icmp_seq={number} ttl=64 time=40 ms\n"
+        for at_s in (1000.0, 1000.5)
+        for number, at_s in enumerate((at_s, at_s + 1), 1)
+    )
+    with pytest.raises(ValueError, match="two runs of ping were at the same time"):
+        rtt.read(file(tmp_path, "ping", runs), None)
+
+
+def test_an_answer_that_is_not_understood_is_not_lost(tmp_path: Path) -> None:
+    text = pings([40]) + "64 bytes from h: icmp_seq=2 ttl=64\n"
+    with pytest.raises(ValueError, match=r"line 3: .* is no answer that is understood"):
+        rtt.read(file(tmp_path, "ping", text), None)
+    comma = pings([40]).replace("time=40 ms", "time=40,5 ms")
+    assert rtt.read(file(tmp_path, "ping", comma), None).probes[0].rtt_ms == 40.5
+
+
+def test_ping_says_how_often_it_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = pings([40, 41, 42]) + SUMMARY.format(3, 3, 400)
+    assert [one.time_s for one in rtt.read(file(tmp_path, "ping", text), None).probes] == [0, 0.2, 0.4]
+    link_of(tmp_path, pings([40, 41, 42]))
+    assert "assumed: ping has not written when it sent: a probe each 1 s (--interval-s)" in capsys.readouterr().out
+
+
+def losses_pct(changes: list[link_file.Change]) -> list[float]:
+    return [one.state.loss_pct for one in changes if one.direction == "forward"]
+
+
+def test_one_lost_ping_is_no_outage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """600 pings, one a second, 12 of them lost one by one: 1 % in each direction, at any time."""
+    text = pings([None if number % 50 == 7 else 40.0 for number in range(600)])
+    assert set(losses_pct(link_of(tmp_path, text))) == {1.0051}
+    assert "12 lost: 0 in 0 outages" in capsys.readouterr().out
+    assert 100.0 in losses_pct(link_of(tmp_path, text, "--bin-s", "1"))
+    assert "in bins of 1 s, which hold 1 probes: too few for a rate" in capsys.readouterr().out
+
+
+def test_lost_pings_in_a_row_are_an_outage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lost = {7, 57, 107, 157, *range(300, 310)}
+    changes = link_of(tmp_path, pings([None if number in lost else 40.0 for number in range(600)]))
+    dark = [(one.time_s, one.state.loss_pct) for one in changes if one.direction == "forward"]
+    assert [at_s for at_s, loss_pct in dark if loss_pct == 100] == [300.0]
+    assert dark[0][1] == dark[-1][1] == pytest.approx(100 * (1 - (586 / 590) ** 0.5), abs=1e-3) and len(dark) == 3
+    assert dark[-1][0] == 310.0
+    assert "14 lost: 10 in 1 outages" in capsys.readouterr().out
+
+
+def test_loss_that_changes_does_so_in_the_link_file(tmp_path: Path) -> None:
+    found = losses_pct(link_of(tmp_path, pings([
+        None if number % (100 if number < 3000 else 10) == 7 else 40.0 for number in range(4000)
+    ])))  # fmt: skip
+    assert found[0] < 0.8 and found[-1] > 4 and 100.0 not in found
+
+
+def test_irtt_with_a_loss_in_one_direction_loses_in_that_one(tmp_path: Path) -> None:
+    trips = [trip(number, 40, "true_down" if number % 20 == 3 else "false") for number in range(600)]
+    path = file(tmp_path, "irtt.json", json.dumps({"round_trips": trips}))
+    found = {(one.direction, one.state.loss_pct) for one in rtt.changes(rtt.read(path, None).probes, None, 10e6)}
+    assert found == {("forward", 5.0), ("return", 0.0)}
 
 
 MADE = {

@@ -103,13 +103,13 @@ def test_a_delay_goes_before_a_constellation() -> None:
 
 
 def test_a_link_file_has_rate_and_delay_of_its_own() -> None:
-    for values, preset in (({"link_file": "a.csv", "rate": "5M"}, Preset()), ({}, Preset(link_file=Path("a.csv")))):
+    for values, preset in (({"link_file": "a.csv", "rate": "none"}, Preset()), ({}, Preset(link_file=Path("a.csv")))):
         found = presets.in_force(values, preset)
         assert [found[name] for name in ("rate", "return_rate", "delay_ms", "loss")] == ["none", "none", "none", "0"]
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("delay: 250", "line 1: unknown: delay; known are rate, return_rate, delay_ms"),
+    ("delay: 250", "line 1: unknown: delay; did you mean delay_ms? known are rate, return_rate, delay_ms"),
     ("rate: 10M\n\ndelay_ms: fast", "line 3: delay_ms: 'fast' is not a delay from 0.001 to 10000 ms"),
     ("rate: 10", "line 1: rate: '10' is not a rate from 32k to 1G bit/s"),
     ("loss: 101", "line 1: loss: '101' is not a percentage from 0 to 100"),

@@ -60,6 +60,9 @@ class Engine:
 
     def prepare(self, progress: Any) -> None: ...
 
+    def look(self) -> str:
+        return ""
+
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Any) -> Outcome:
         self.before(self.runs)
         self.runs += 1

@@ -18,9 +18,9 @@ from test_results import OURS, record
 from openbach_run.campaign.plan import Campaign
 from openbach_run.campaign.table import MOST_COLUMNS, campaign_table, not_sent
 from openbach_run.openbach.scenario import parse_scenario
-from openbach_run.results.chance import is_random
 from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
+from openbach_run.satellite.given import is_random
 
 
 def campaign(seeds: tuple[int, ...] = (1,), **values: tuple[str, ...]) -> Campaign:

@@ -157,9 +157,13 @@ def test_every_argument_says_what_it_takes(job: str) -> None:
 
 
 REFUSED = [
+    (
+        "size=unlimited",
+        "size=unlimited: the transfer would never end: no duration ends it, and no function .* give a size",
+    ),
     ("loss=-1", "loss=-1: loss is preset, or from 0 to 100 %"),
     ("loss=101", "from 0 to 100 %"),
-    ("size=10X", "size=10X: size is unlimited, or from 1 to 1000G bytes, with k, M or G"),
+    ("size=10X", "size=10X: size is from 1 to 1000G bytes, with k, M or G"),
     ("size=0", "from 1 to 1000G bytes"),
     ("rate=fast", "from 32k to 1G bit/s"),
     ("rate=1k", "from 32k to 1G bit/s"),
@@ -225,7 +229,7 @@ def test_declaration_and_program_refuse_the_same_values_together() -> None:
     for job, values in TOGETHER:
         arguments = stored(JOBS[job].arguments, values)
         function = {"id": 0, "start_job_instance": {"entity_name": "e", job: arguments}}
-        scenario = parse_scenario({"name": "t", "openbach_functions": [function]}, JOBS)
+        scenario = parse_scenario({"name": "t", "openbach_functions": [function, stop(0)]}, JOBS)
         words = argv(JOBS[job].arguments, arguments)
         assert takes(job, words) is (not limits.check(scenario, {}, JOBS)), words
 
@@ -272,7 +276,7 @@ def test_values_that_are_put_together() -> None:
     (said,) = wrong(transfer("${n}X"), given={"n": "30"})
     assert said.startswith("openbach_functions.0.start_job_instance.file_transfer.size: '${n}X' is '30X' here: size is")
     assert wrong(transfer("$n"), constants={"n": "0"}) == [
-        "n=0: n is unlimited, or from 1 to 1000G bytes, with k, M or G for thousands, millions, billions"
+        "n=0: n is from 1 to 1000G bytes, with k, M or G for thousands, millions, billions"
     ]
 
 
@@ -300,7 +304,7 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
     swept = {"x-sweep": {"values": {"n": ["1k", "2X"]}}, "arguments": {"n": ""}}
     file.write_text(json.dumps({"name": "t", "openbach_functions": [transfer("$n")], **swept}))
     assert main.main(["--check", str(file)]) == 0  # the backend would accept it
-    assert "warning: x-sweep: n=2X: n is unlimited, or from 1" in capsys.readouterr().err
+    assert "warning: x-sweep: n=2X: n is from 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -309,21 +313,21 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
 )
 def test_what_a_value_does_not_act_on_is_noted_once(scenario: str, setting: str, count: int) -> None:
     campaign = plan(ROOT / f"scenarios/{scenario}.json", setting.split(), (1,), PACKAGES)
-    noted = notes_of(campaign, JOBS)
+    noted = notes_of(campaign, PACKAGES)
     assert len(noted) == count
     assert all("cc acts on TCP only" in text for text in noted)
 
 
 def test_the_command_prints_what_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([str(ROOT / "scenarios/web.json"), "--dry-run", "http=3", "vpn=none"]) == 0
-    assert "note: http=3 is QUIC, whose congestion control is nginx's own" in capsys.readouterr().err
+    assert "note: http=3: QUIC has nginx's own congestion control" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("declared", "words"),
     [
         ({"minimun": 0}, "minimun is unknown"),
-        ({"unit": "s"}, "should have a minimum"),
+        ({"unit": "s"}, "should have one of minimum"),
         ({"minimum": 2, "maximum": 1}, "minimum is above the maximum"),
         ({"minimum": "1X"}, "'1X' is not a number"),
         ({"pattern": "("}, "unterminated"),
@@ -349,3 +353,36 @@ def test_a_campaign_is_counted_before_its_cells_are_made() -> None:
 
 def test_instance_types_have_no_limits() -> None:
     assert not [one for _, _, one in DECLARED if one.type in INSTANCE_TYPES]
+
+
+def stop(*numbers: int, **wait: Any) -> dict[str, Any]:
+    return {"id": 9, "wait": wait, "stop_job_instances": {"openbach_function_ids": list(numbers)}}
+
+
+def unending(*functions: dict[str, Any]) -> list[str]:
+    return [one for one in wrong(*functions) if "would never end" in one]
+
+
+def test_a_job_that_never_ends_is_refused_where_nothing_stops_it() -> None:
+    endless = transfer("unlimited")
+    assert len(unending(endless)) == 1
+    assert len(unending(endless, stop(0, finished_ids=[0]))) == 1, "what would stop it waits for its end"
+    assert unending(endless, stop(0)) == []
+    timed = {
+        "entity_name": "e",
+        "file_transfer": {"client": {"server_ip": "10.0.0.1", "size": "unlimited", "duration_s": 5}},
+    }
+    assert unending({"id": 0, "start_job_instance": timed}) == []
+    pings = {"entity_name": "e", "ping_series": {"interval_s": "1", "destination_ip": "10.0.0.1", "count": "0"}}
+    assert len(unending({"id": 0, "start_job_instance": pings})) == 1
+
+
+@pytest.mark.parametrize(("scenario", "setting"), [("lan_ping", "pings=0"), ("lan_ping", "ping_s=0")])
+def test_no_guest_starts_for_pings_that_never_end(scenario: str, setting: str) -> None:
+    with pytest.raises(InputError, match="would never end"):
+        plan(ROOT / f"scenarios/{scenario}.json", [setting], (1,), PACKAGES)
+
+
+@pytest.mark.parametrize("scenario", ["multi_flow", "multi_flow_loss", "voip", "multipath"])
+def test_ours_stop_what_never_ends(scenario: str) -> None:
+    plan(ROOT / f"scenarios/{scenario}.json", [], (1,), PACKAGES)

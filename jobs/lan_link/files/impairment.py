@@ -39,7 +39,7 @@ def find(name: str, folder: Path = FOLDER) -> Impairment:
 def read(file: Path) -> Impairment:
     """Raises ValueError."""
     try:
-        given = json.loads(file.read_text(encoding="utf-8"))
+        given = json.loads(file.read_bytes())
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
     if not isinstance(given, dict):

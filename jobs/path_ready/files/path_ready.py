@@ -13,26 +13,37 @@ from command import wait_for
 
 CONFIGURATION = "/opt/openbach/agent/jobs/path_ready/path_ready_rstats_filter.conf"
 PAUSE_S = 0.5  # between two attempts when there is no route yet and ping fails at once
+FIRST = ("-W", "2")
+"""For how long the first ping is waited for."""
+INTERVAL_S = 2.5
+UNANSWERED = 1
+"""Exit code of a ping that has sent something; one that could not has another."""
 
 
-def ping(destination: str) -> str:
-    """What one ping says, which may take 2 s."""
-    done = subprocess.run(
-        ["ping", "-n", "-c", "1", "-W", "2", destination], check=False, capture_output=True, text=True
-    )
-    return (done.stderr or done.stdout).strip()
+def ping(destination: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["ping", "-n", "-c", "1", *words, destination], check=False, capture_output=True, text=True)
+
+
+def until_answered(limit_s: float) -> tuple[str, ...]:
+    """Words for a ping that goes on sending until one answer has come, however long that has taken."""
+    return ("-i", f"{INTERVAL_S:g}", "-w", str(round(limit_s)))
 
 
 def answered(destination: str, deadline_s: float) -> float:
-    """Round-trip time in ms of the first ping that comes back; a lost one is no failure, too many are."""
-    said = [""]
+    """Round-trip time in ms of the first ping that comes back; a lost one is no failure, too many are. The path may take as
+    long as it likes, up to the deadline."""
+    said, words = "", FIRST
 
     def answer() -> re.Match[str] | None:
-        said[0] = ping(destination)
-        return re.search(r"time=([\d.]+) ms", said[0])
+        nonlocal said, words
+        done = ping(destination, *words)
+        said = (done.stderr or done.stdout).strip()
+        if done.returncode == UNANSWERED:
+            words = until_answered(deadline_s)
+        return re.search(r"time=([\d.]+) ms", said)
 
     missing = f"{destination} does not answer"
-    found = wait_for(missing, answer, deadline_s, retry_s=PAUSE_S, evidence=lambda: f"; ping says: {said[0]}")
+    found = wait_for(missing, answer, deadline_s, retry_s=PAUSE_S, evidence=lambda: f"; ping says: {said}")
     return float(found[1])
 
 

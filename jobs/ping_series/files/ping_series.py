@@ -24,7 +24,10 @@ SIGNALS = {signal.SIGTERM, signal.SIGINT}
 ENDED = (0, 1)
 """Exit codes of a ping that has sent its requests: there were answers, there was none."""
 ANSWER_LIMIT_S = 2.0
-"""A request without an answer is lost after that time; younger ones count for nothing when the job is stopped."""
+"""A request without an answer is lost after that time, or twice the longest round trip; younger ones count for nothing when
+the job is stopped."""
+LONGEST_S = 40
+"""For how long ping waits for the last answers of a count: twice the longest round trip that satcom_link makes."""
 LIMITS = {"payload_bytes": (16, 65507), "count": (0, 1_000_000)}
 """ping measures the time with the first 16 bytes of the payload."""
 ANSWER = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
@@ -66,9 +69,10 @@ def lost_pct(answered: Collection[int], requests: int) -> float:
 
 
 def command_of(arguments: argparse.Namespace) -> list[str]:
-    """ping, which waits for the last answers of a count as long as for one that counts as lost."""
+    """ping, which waits for the last answers of a count twice as long as for the others, and as long as any path takes if
+    there was none."""
     size = ["-s", str(arguments.payload_bytes)] if arguments.payload_bytes != 56 else []
-    count = ["-c", str(arguments.count), "-W", f"{ANSWER_LIMIT_S:g}"] if arguments.count else []
+    count = ["-c", str(arguments.count), "-W", f"{LONGEST_S}"] if arguments.count else []
     return ["ping", "-n", "-i", f"{arguments.interval_s:g}", *size, *count, arguments.destination_ip]
 
 
@@ -81,16 +85,18 @@ def ping(arguments: argparse.Namespace) -> None:
     assert process.stdout is not None and process.stderr is not None
     answered: set[int] = set()
     answers_s: list[float] = []
+    limit_s = ANSWER_LIMIT_S
     for line in process.stdout:
         if found := answer(line):
             sequence, rtt_ms = found
             answered.add(sequence)
             answers_s.append(time.monotonic())
+            limit_s = max(limit_s, 2 * rtt_ms / 1000)
             collect_agent.send_stat(collect_agent.now(), rtt_ms=rtt_ms)
     ended = process.wait()
     if ended >= 0 and not (arguments.count and ended in ENDED):
         sys.exit(f"{' '.join(command)} ended by itself: {process.stderr.read().strip()}")
-    end_s = time.monotonic() - ANSWER_LIMIT_S
+    end_s = time.monotonic() - limit_s
     whole = arguments.count and ended >= 0
     requests = arguments.count if whole else old_requests(arguments.interval_s, end_s - start_s)
     if requests:

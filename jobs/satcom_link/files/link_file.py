@@ -48,7 +48,7 @@ OTHER_UNITS = {
 GREATEST = {
     "time_s": (1e9, "count seconds from the start of the link"),
     "rate_bps": (1e12, "no link is faster than 1 Tbit/s"),
-    "delay_ms": (60e3, "are these microseconds? delay_ms is at most 60000"),
+    "delay_ms": (10e3, "are these microseconds? delay_ms is at most 10000"),
     "loss_pct": (100.0, "loss_pct is a percentage, 0 to 100"),
 }
 LEAST_RATE_BPS = 1000.0
@@ -104,6 +104,8 @@ class Summary(NamedTuple):
     rows: int
     forward: Direction
     back: Direction
+    is_random: bool
+    """Whether it has a loss that some packets survive."""
 
     @property
     def mean_rtt_ms(self) -> float:
@@ -146,12 +148,14 @@ def check(path: str | os.PathLike[str]) -> Summary:
     one_pass = _Pass(path)
     directions: dict[str, _Totals] = {}
     last_s = 0.0
+    is_random = False
     for change in one_pass:
         last_s = change.time_s
+        is_random = is_random or 0 < change.state.loss_pct < 100
         directions.setdefault(change.direction, _Totals(change.state)).enter(change.state, change.time_s)
     duration_s = last_s if one_pass.repeat_s is None else one_pass.repeat_s
     forward, back = (directions[name].after(duration_s) for name in ("forward", "return"))
-    return Summary(duration_s, one_pass.repeat_s is not None, one_pass.rows, forward, back)
+    return Summary(duration_s, one_pass.repeat_s is not None, one_pass.rows, forward, back, is_random)
 
 
 def write(changes: Iterable[Change], until_s: float, comments: Iterable[str], out: TextIO) -> None:
@@ -257,6 +261,14 @@ def _each(choose: Callable[[float, float], float], one: State, other: State) -> 
     )
 
 
+def near(name: str, known: Iterable[str]) -> str:
+    """`did you mean x? `, or nothing."""
+    from difflib import get_close_matches  # not above: a run whose files are right has no use for it
+
+    close = get_close_matches(name, list(known), 1)
+    return f"did you mean {close[0]}? " if close else ""
+
+
 class _Pass:
     """One reading of a link file, from its first line to its last. `repeat_s` is known when it has ended."""
 
@@ -294,9 +306,8 @@ class _Pass:
         for name in self.columns:
             if name not in COLUMNS:
                 wanted = OTHER_UNITS.get(name.lower())
-                self.fail(
-                    f"unknown column {name!r}: " + (f"give {wanted}" if wanted else f"known are {', '.join(COLUMNS)}")
-                )
+                right = f"give {wanted}" if wanted else f"{near(name, COLUMNS)}known are {', '.join(COLUMNS)}"
+                self.fail(f"unknown column {name!r}: {right}")
         if len(set(self.columns)) < len(self.columns):
             self.fail("a column is there twice")
         if missing := REQUIRED.difference(self.columns):

@@ -153,7 +153,7 @@ def checked(name: str, text: str) -> str:
 def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
     """The text of each of DEFAULTS: the given one, else the preset's, else the default. `none` stands for what a link file
     says instead, or for the delay that a constellation says. `given` may have the buffer as `buffer_bdp` or `buffer_bytes`,
-    too. Raises ValueError for more than one buffer."""
+    too. Raises ValueError for more than one buffer, and for a value that a link file has itself."""
     own = {name: text for name, text in given.items() if text not in UNSET.get(name, (PRESET,))}
     several = [name for name in BUFFERS if name in own]
     if len(several) > 1:
@@ -165,7 +165,13 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
     if "buffer_bytes" in own:
         own["buffer"] = f"{own['buffer_bytes']}B"
     texts = {name: own.get(name, preset.values.get(name, text)) for name, text in DEFAULTS.items()}
-    if preset.link_file or given.get("link_file", NONE) != NONE:
+    given_file = given.get("link_file", NONE)
+    if preset.link_file or given_file != NONE:
+        if beside := [f"{name}={own[name]}" for name in BY_FILE if name in own]:
+            named = f"link_file={given_file}" if given_file != NONE else f"the satellite's {preset.link_file}"
+            raise ValueError(
+                f"{' and '.join(beside)}: {named} has rate and delay over time; leave this out, or the file"
+            )
         texts |= dict.fromkeys(BY_FILE, NONE)
     elif preset.constellation and "delay_ms" not in own:
         texts["delay_ms"] = NONE
@@ -206,7 +212,8 @@ def read(path: Path) -> Preset:
             elif name in DEFAULTS:
                 values[name] = text if name in FORWARD and text == SAME else checked(name, text)
             elif name not in FOR_PEOPLE:
-                raise ValueError(f"unknown: {name}; known are {', '.join((*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE))}")
+                known = (*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE)
+                raise ValueError(f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}")
         place = ""
         if orbit and "delay_ms" in values:
             raise ValueError(

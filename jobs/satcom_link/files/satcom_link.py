@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import collect_agent
 import constellation
+import fragments
 import link_file
 import link_proof
 import netem
@@ -44,8 +45,20 @@ PLACE = "satellite"
 """Which losses are this link's, of the places that --loss-at can name."""
 CODEL_TARGET = 0.05
 """Of the RTT: RFC 8289, section 4.2, which has the interval at one RTT (section 4.3)."""
+TOO_BIG = "table inet satcom_link"
+NO_TOO_BIG = f"""{TOO_BIG} {{
+    chain too_big {{
+        type filter hook forward priority filter
+        icmp type destination-unreachable icmp code frag-needed drop
+        icmpv6 type packet-too-big drop
+    }}
+}}
+"""
+"""Rules for nft."""
 UP = "measured"
 """Alias of the queues' interfaces when the link has proved itself."""
+WAIT_LIMIT_S = 600.0
+"""A link of 10 s and 32 kbit/s takes over a minute to measure itself; one that fails ends its own job before."""
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 VALUES = {
     "--rate": "bit/s of the forward direction, e.g. 10M",
@@ -104,6 +117,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--loss-at", choices=netem.PLACES, default=PLACE, help=f"where the losses happen; here only for {PLACE}"
     )
     parser.add_argument("--link-file", default=NONE, help="CSV with rate, delay and loss over time; none: by orbit")
+    parser.add_argument(
+        "--icmp-too-big",
+        choices=["pass", "drop"],
+        default="pass",
+        help="messages that a packet is too big for a network",
+    )
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the queues; 0: none")
     parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
     parser.add_argument("mode", choices=["run", "wait"], help="wait: ends when the link that another one runs is up")
@@ -235,10 +254,14 @@ def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -
             f"qdisc replace {delay_line(one, arguments, state, step=1)}",
         ]
     change("tc", lines=lines)
+    if arguments.icmp_too_big == "drop":
+        change("nft", "-f", "-", text=NO_TOO_BIG)
 
 
-def clear(both: Both) -> None:
+def clear(both: Both, arguments: argparse.Namespace) -> None:
     """Removes what `apply` made, as far as it is there."""
+    if arguments.icmp_too_big == "drop":
+        undo("nft", "delete", *TOO_BIG.split())
     lines = [
         line for one in both for line in (f"qdisc del dev {one.leaves} root", f"qdisc del dev {one.arrives} clsact")
     ]
@@ -376,7 +399,7 @@ def counters_of(both: Both, name: str) -> Counters:
     return counters(both)[name]
 
 
-def report(both: Both, before: dict[str, Counters]) -> None:
+def report(both: Both, before: dict[str, Counters], counted: dict[str, fragments.Counter]) -> None:
     for name, after in counters(both).items():
         collect_agent.send_stat(
             collect_agent.now(),
@@ -385,6 +408,7 @@ def report(both: Both, before: dict[str, Counters]) -> None:
             lost_packets=after.lost_packets - before[name].lost_packets,
             sent_bytes=after.sent_bytes - before[name].sent_bytes,
             dropped_packets=after.dropped_packets - before[name].dropped_packets,
+            fragments=counted[name].count(),
         )
 
 
@@ -400,7 +424,7 @@ def wait() -> None:
     def is_up() -> bool:
         return UP in map(alias, os.listdir("/sys/class/net"))
 
-    wait_for("no satellite link is up on this host", is_up, told_by=LINKS)
+    wait_for("no satellite link is up on this host", is_up, WAIT_LIMIT_S, told_by=LINKS)
 
 
 def emulate(arguments: argparse.Namespace) -> None:
@@ -418,12 +442,13 @@ def emulate(arguments: argparse.Namespace) -> None:
         change("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
         before = counters(both)
+        counted = {one.name: fragments.Counter(one.arrives) for one in both}
         player = Player(both, arguments, states)
         play(player, played, both, arguments.series_s)
         player.end()
-        report(both, before)
+        report(both, before, counted)
     finally:
-        clear(both)
+        clear(both, arguments)
 
 
 def main() -> None:

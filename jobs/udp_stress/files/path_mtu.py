@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +16,9 @@ HEADERS_BYTES = 28
 """IPv4 and ICMP, or IPv4 and UDP."""
 LEAST_BYTES = 576
 """What every host takes: RFC 791, 3.1."""
-ANSWER_LIMIT_S, INTERVAL_S = 2, 0.5
-"""A lost ping says nothing of its size: there is another after each interval, until one is answered."""
+FIRST_LIMIT_S, ANSWER_LIMIT_S, INTERVAL_S = 40, 2, 0.5
+"""For the first answer ping waits twice the longest round trip that satcom_link makes, for later ones at least 2 s. A lost
+ping says nothing of its size: there is another after each interval, until one is answered."""
 
 
 def first_mtu(destination_ip: str) -> int:
@@ -24,8 +27,8 @@ def first_mtu(destination_ip: str) -> int:
     return int(Path(f"/sys/class/net/{route['dev']}/mtu").read_text())
 
 
-def fits(destination_ip: str, packet_bytes: int) -> bool:
-    words = f"-n -q -c 1 -i {INTERVAL_S} -w {ANSWER_LIMIT_S} -M do -s {packet_bytes - HEADERS_BYTES}"
+def fits(destination_ip: str, packet_bytes: int, limit_s: int) -> bool:
+    words = f"-n -q -c 1 -i {INTERVAL_S} -w {limit_s} -M do -s {packet_bytes - HEADERS_BYTES}"
     return subprocess.run(["ping", *words.split(), destination_ip], check=False, capture_output=True).returncode == 0
 
 
@@ -41,4 +44,14 @@ def largest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:
 
 def path_mtu(destination_ip: str) -> int | None:
     """In bytes; None if nothing comes back."""
-    return largest(LEAST_BYTES, first_mtu(destination_ip), lambda size: fits(destination_ip, size))
+    begin_s = time.monotonic()
+    limit_s = FIRST_LIMIT_S
+
+    def is_answered(size: int) -> bool:
+        nonlocal limit_s
+        answered = fits(destination_ip, size, limit_s)
+        if limit_s == FIRST_LIMIT_S:
+            limit_s = max(ANSWER_LIMIT_S, math.ceil(2 * (time.monotonic() - begin_s)))
+        return answered
+
+    return largest(LEAST_BYTES, first_mtu(destination_ip), is_answered)

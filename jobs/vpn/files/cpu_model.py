@@ -61,7 +61,7 @@ def find(name: str, kind: str, scale: float, folder: Path = FOLDER) -> Costs:
         there = ", ".join(sorted(one.stem for one in folder.glob("*.json"))) or "none"
         raise ValueError(f"there is no profile {name} of a CPU; there are {there}")
     try:
-        profile = json.loads(file.read_text(encoding="utf-8"))
+        profile = json.loads(file.read_bytes())
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
     if not isinstance(profile, dict) or not isinstance(profile.get("vpns"), dict):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -27,10 +28,11 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import collect_agent
 from command import LIMIT_S, LINKS, ROUTES, change, record, run, started, undo, wait_for
+from tunnel_mtu import MtuError, fitting_mtu
 from vpn_folders import describe, kinds, scripts
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
@@ -43,6 +45,15 @@ EXCHANGE_PORT = 5999
 COORDINATOR_PORT = 6000
 """Where the ends exchange keys with the coordinator of tunnel 0; each further one has the port above."""
 RETRY_S = 0.2
+HANDSHAKE_ROUND_TRIPS = 30
+"""What a VPN may take for its handshake and a first packet, losses included, where that is more than LIMIT_S."""
+FIRST_PINGS, PING_S = 3, 3
+"""Of the first pings through a tunnel each is waited for as long; after these, and on paths that take longer than half of it,
+ping goes on sending and takes any answer."""
+UNANSWERED = 1
+"""Exit code of a ping that has sent something; one that could not has another."""
+WAIT_LIMIT_S = 3600.0
+"""Of the role `wait`: a tunnel that does not come up fails before, with its reason."""
 FLOW_TABLE = 200
 """Routing table of tunnel 0 if it is for one flow only; each further one has the next."""
 FLOW_PRIORITY = 1000
@@ -61,10 +72,24 @@ STREAMS = ("TCP", "MPTCP", "TLS")
 ENDS = 2
 LAST_LINES = 10
 ETHERNET_MTU = 1500
-"""What `inner_mtu` of a vpn.json is for."""
+"""Where nothing is known of the way out."""
+TCP_INFO_BYTES, TCPI_OPTIONS_AT, TCPI_SND_MSS_AT, TCPI_RTT_AT = 104, 5, 16, 68
+"""Where struct tcp_info of linux/tcp.h has what; the round-trip time in µs."""
+TCPI_OPT_TIMESTAMPS = 1
+HEADERS_BYTES, TIMESTAMPS_BYTES = 40, 12
+"""Of IPv4 and TCP, and of TCP's timestamps, which a segment's size is without."""
 SIOCGIFMTU = 0x8921
 """linux/sockios.h; `open` would make calls that fail, and those take virtual time."""
 Networks = list[tuple[str, IPv4Network]]
+
+
+class Way(NamedTuple):
+    """The path to the other end, as TCP has found it: the MTU is the smaller one of both ends' interfaces."""
+
+    rtt_s: float
+    mtu: int
+
+
 LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535), "users": (1, 100_000), "user_packet_bytes": (64, 9000),
           "user_rate_kbps": (1, 1_000_000), "user_rtt_ms": (1, 4000), "cpu_scale": (0.01, 1000)}  # fmt: skip
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
@@ -98,6 +123,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--flow-port", type=int, default=0, help="the tunnel is for the TCP flow with this server port only"
     )
     parser.add_argument("--paths", default="", help="this end's interfaces that a multipath VPN uses, parted by commas")
+    parser.add_argument(
+        "--path-mtus",
+        default="",
+        help="MTUs of the networks between the ends, parted by commas; inventory says nothing",
+    )
     parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the counters (0: none)")
     cpu = parser.add_argument_group("this host's CPU, in virtual time")
     cpu.add_argument("--cpu", default=FREE, help=f"what packets cost this host: a profile of cpus, or {FREE}")
@@ -113,6 +143,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
+    if wrong := [
+        mtu for mtu in filter(None, arguments.path_mtus.split(",")) if mtu != "inventory" and not mtu.isdecimal()
+    ]:
+        parser.error(f"path_mtus has {wrong[0]}: numbers of bytes or inventory, parted by commas")
     if arguments.cpu != FREE and not (CPUS / f"{arguments.cpu}.json").is_file():
         parser.error(
             f"cpu is {arguments.cpu}: {FREE}, or one of {', '.join(sorted(one.stem for one in CPUS.glob('*.json')))}"
@@ -132,8 +166,9 @@ def last_lines(log: Path) -> str:
     return "; its last lines:\n" + "\n".join(lines) if lines else "; it said nothing"
 
 
-def exchange(arguments: argparse.Namespace, public: str) -> str:
-    """Gives the other end our public material and returns its own. The server listens, the client connects."""
+def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
+    """Gives the other end our public material and returns its own, and what TCP has learnt of the path. The server listens,
+    the client connects."""
     if arguments.role == "server":
         with socket.create_server((arguments.local_ip, arguments.exchange_port)) as listener:
             listener.settimeout(LIMIT_S)
@@ -141,9 +176,10 @@ def exchange(arguments: argparse.Namespace, public: str) -> str:
                 connection, _ = listener.accept()
             except TimeoutError:
                 sys.exit(f"no VPN client has connected to port {arguments.exchange_port} after {LIMIT_S:g} s")
-        return swap(connection, public)
-
-    return swap(connected("the VPN server", arguments.remote_ip, arguments.exchange_port), public)
+    else:
+        connection = connected("the VPN server", arguments.remote_ip, arguments.exchange_port)
+    with connection.dup() as same:  # `swap` closes its own
+        return swap(connection, public), learnt(same)
 
 
 def connected(whom: str, address: str, port: int) -> socket.socket:
@@ -205,6 +241,14 @@ def swap(connection: socket.socket, public: str) -> str:
     return public_of_other
 
 
+def learnt(connection: socket.socket) -> Way:
+    """What time-outs and the tunnel's MTU follow."""
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    segment, rtt_us = (struct.unpack_from("=I", told, at)[0] for at in (TCPI_SND_MSS_AT, TCPI_RTT_AT))
+    timestamps = TIMESTAMPS_BYTES if told[TCPI_OPTIONS_AT] & TCPI_OPT_TIMESTAMPS else 0
+    return Way(rtt_us / 1e6, segment + timestamps + HEADERS_BYTES)
+
+
 def own_networks() -> Networks:
     """Interfaces, other than tunnels, and the networks that they are in, as the kernel's table of routes has them."""
     return [(name, to) for name, to, via in main_table() if via == "0.0.0.0" and not name.startswith(("*", "vpn"))]
@@ -231,8 +275,8 @@ def local_networks(arguments: argparse.Namespace, networks: Networks) -> str:
     return arguments.local_network or " ".join(str(network) for _, network in networks if own not in network)
 
 
-def beyond_ethernet(arguments: argparse.Namespace, networks: Networks) -> int:
-    """By how many bytes the packets of the interfaces that lead to the other end may be larger than Ethernet's."""
+def own_mtu(arguments: argparse.Namespace, networks: Networks) -> int:
+    """Of the interfaces that lead to the other end the smallest, and of what the scenario says of the networks between."""
     own = ip_address(arguments.local_ip)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
         answers = [
@@ -240,11 +284,12 @@ def beyond_ethernet(arguments: argparse.Namespace, networks: Networks) -> int:
             for name, net in networks
             if own in net
         ]
-    return max(0, min((struct.unpack("16si12x", answer)[1] for answer in answers), default=0) - ETHERNET_MTU)
+    told = [int(mtu) for mtu in arguments.path_mtus.split(",") if mtu.isdecimal()]
+    return min([*(struct.unpack("16si12x", answer)[1] for answer in answers), *told], default=ETHERNET_MTU)
 
 
 def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) -> None:
-    """Ends the job when a command that the VPN needs is missing, or its full packets do not fit the way out."""
+    """Ends the job when a command that the VPN needs is missing."""
     missing = [command for command in vpn["commands"] if not shutil.which(command, path=path)]
     if missing:
         recipe = vpn["programs"].get(missing[0], {})
@@ -254,15 +299,6 @@ def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) ->
         elif "host" in recipe:
             how = f"no package has it: put it into {PROGRAMS.partition(':')[0]} ({recipe['host']})"
         sys.exit(f"this host cannot run {arguments.kind}: there is no command {missing[0]}; {how}")
-    needed = vpn["inner_mtu"] + (vpn["overhead_bytes"] or 0)
-    out = [name for name, network in own_networks() if ip_address(arguments.local_ip) in network]
-    for name in out if vpn["overhead_bytes"] else []:  # where it is null, the carrier is a stream
-        mtu = int(Path(f"/sys/class/net/{name}/mtu").read_text())
-        if needed > mtu:
-            sys.exit(
-                f"{arguments.kind}: its MTU is too big: packets of {vpn['inner_mtu']} bytes and {vpn['overhead_bytes']} bytes "
-                f"of overhead do not fit the {mtu} bytes of {name}"
-            )
 
 
 def clear_path(arguments: argparse.Namespace) -> list[str]:
@@ -301,14 +337,43 @@ def unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
 
 
-def round_trip(arguments: argparse.Namespace, source: str, daemon: subprocess.Popen[bytes], log: Path) -> str | None:
-    """The time in ms, as ping says it, of a packet to the other end of the tunnel and back; None if none came back."""
-    if daemon.poll():
-        sys.exit(ended(arguments.kind, daemon, log))
-    command = ["ping", "-n", "-c", "1", "-W", "3", "-I", source, arguments.remote_tunnel_ip]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+def pinged(
+    arguments: argparse.Namespace, source: str, limit_s: float | None, daemon: subprocess.Popen[bytes]
+) -> subprocess.CompletedProcess[str]:
+    """One ping through the tunnel. With a limit it goes on sending until there is an answer, and ends sooner if the daemon
+    does."""
+    ping, to = ["ping", "-n", "-c", "1"], ["-I", source, arguments.remote_tunnel_ip]
+    if limit_s is None:
+        return subprocess.run([*ping, "-W", f"{PING_S}", *to], check=False, capture_output=True, text=True)
+    command = [*ping, "-i", f"{PING_S + RETRY_S:g}", "-w", str(round(limit_s)), *to]
+    with started(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sends:
+        while sends.poll() is None and not daemon.poll():
+            signal.sigtimedwait({signal.SIGCHLD}, PING_S)
+        sends.terminate()
+        return subprocess.CompletedProcess(command, sends.wait(), sends.stdout.read())
+
+
+def answer_of(done: subprocess.CompletedProcess[str]) -> str | None:
+    """The round-trip time in ms, as ping says it; None if nothing came back."""
     answered = re.search(r"time=([\d.]+) ms", done.stdout)
     return answered[1] if done.returncode == 0 and answered else None
+
+
+def inner_mtu(arguments: argparse.Namespace, vpn: Mapping[str, Any], path_mtu: int) -> int:
+    """The tunnel's MTU, whose packets fit the path in one piece. Ends the job if there is none."""
+    try:
+        return fitting_mtu(vpn, path_mtu)
+    except MtuError as error:
+        sys.exit(f"{arguments.kind}: {error}")
+
+
+def check_round_trip(arguments: argparse.Namespace, vpn: Mapping[str, Any], rtt_s: float) -> None:
+    """Ends the job if the VPN's handshake cannot cross a path that takes so long."""
+    if vpn["rtt_max_s"] and rtt_s > vpn["rtt_max_s"]:
+        sys.exit(
+            f"{arguments.kind} does not come up on a path whose round trip is {rtt_s:.2f} s: "
+            f"above {vpn['rtt_max_s']:g} s {vpn['rtt_max_because']}"
+        )
 
 
 def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
@@ -394,6 +459,7 @@ def environment_of(
         "VPN_REMOTE_PUBLIC": str(directory / "remote_public"),
         "VPN_MTU": str(vpn["inner_mtu"]),
         "VPN_PATHS": arguments.paths.replace(",", " "),
+        "VPN_RTT_S": "1",
         **(coordinator if vpn["coordinator"] else {}),
         **{f"VPN_{name.upper()}": str(value) for name, value in vpn["values"].items()},
     }
@@ -412,15 +478,18 @@ def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
 def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     start_s = time.monotonic()
     vpn, networks = describe(arguments.kind), own_networks()
-    vpn["inner_mtu"] += beyond_ethernet(arguments, networks)
     environment = environment_of(arguments, vpn, directory, networks)
     check_host(arguments, vpn, environment["PATH"])
     cpu = cpu_of(arguments, vpn)
     with ExitStack() as at_end:
         coordinator = started_coordinator(arguments, vpn, at_end)
-        exchange_keys(arguments, scripts(arguments.kind), environment)
+        path = exchange_keys(arguments, scripts(arguments.kind), environment)
+        rtt_s = path.rtt_s
+        check_round_trip(arguments, vpn, rtt_s)
+        environment["VPN_RTT_S"] = str(max(math.ceil(rtt_s), 1))
+        environment["VPN_MTU"] = str(inner_mtu(arguments, vpn, min(path.mtu, own_mtu(arguments, networks))))
         setup_s: float | None = time.monotonic() - start_s
-        while life(arguments, vpn, environment, coordinator, cpu, setup_s) == FALL:
+        while life(arguments, vpn, environment, coordinator, cpu, setup_s, rtt_s) == FALL:
             if signal.sigwait({*SIGNALS, RISE}) != RISE:
                 break
             setup_s = None
@@ -433,9 +502,11 @@ def life(
     coordinator: subprocess.Popen[Any] | None,
     cpu: Any,
     setup_s: float | None,
+    rtt_s: float,
 ) -> int:
     """The VPN from its `up` to its `down`: the signal that ended it. Ends the job if it ends by itself. `setup_s` is what came
-    before its first life."""
+    before its first life, `rtt_s` the round trip of the path."""
+    limit_s = max(LIMIT_S, HANDSHAKE_ROUND_TRIPS * rtt_s)
     with ExitStack() as at_end:
         up_s = time.monotonic()
         daemon, log = bring_up(arguments, vpn, environment, at_end)
@@ -443,15 +514,32 @@ def life(
 
         def proven(missing: str, is_over: Callable[[], bool] = bool) -> str:
             """The round-trip time of a packet that goes through, as soon as one does, or nothing matters any more."""
-            return wait_for(
-                missing,
-                lambda: "no" if is_over() else round_trip(arguments, source, daemon, log),
-                retry_s=RETRY_S,
-                evidence=lambda: last_lines(log),
-            )
+            unanswered = 0
+
+            def proof() -> str | None:
+                nonlocal unanswered
+                if is_over():
+                    return "no"
+                if daemon.poll():
+                    sys.exit(ended(arguments.kind, daemon, log))
+                is_slow = unanswered >= FIRST_PINGS or rtt_s > PING_S / 2
+                done = pinged(arguments, source, limit_s if is_slow else None, daemon)
+                unanswered += done.returncode == UNANSWERED
+                return answer_of(done)
+
+            return wait_for(missing, proof, limit_s, retry_s=RETRY_S, evidence=lambda: last_lines(log))
 
         rtt_ms = proven(f"no packet has gone through {arguments.kind}")
-        through = ["ping", "-nqc", "1", "-W", "3", "-I", source, arguments.remote_tunnel_ip]
+        through = [
+            "ping",
+            "-nqc",
+            "1",
+            "-W",
+            f"{max(PING_S, 2 * math.ceil(rtt_s))}",
+            "-I",
+            source,
+            arguments.remote_tunnel_ip,
+        ]
         record(*through, before="until ", after=" > /dev/null; do sleep 1; done")
         if cpu:
             at_end.callback(cpu.detach)
@@ -570,17 +658,19 @@ def made_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[
     return public
 
 
-def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> None:
-    """Makes this end's keys, and leaves the other end's public ones where `up` finds them. Pasted, the commands make new keys
-    and exchange them as files."""
+def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> Way:
+    """What TCP has learnt of the path. Makes this end's keys, and leaves the other end's public ones where `up` finds them.
+    Pasted, the commands make new keys and exchange them as files."""
     public = made_keys(arguments, folder, environment)
     if (file := environment.get("VPN_COORDINATOR_PUBLIC")) is not None:
         address = coordinator_ip(arguments)
         coordinator = connected("the VPN coordinator", address, arguments.coordinator_port)
         Path(file).write_text(swap(coordinator, public))
         record("cp", public_file(address, arguments.tunnel, "-coordinator"), file)
-    Path(environment["VPN_REMOTE_PUBLIC"]).write_text(exchange(arguments, public))
+    public_of_other, path = exchange(arguments, public)
+    Path(environment["VPN_REMOTE_PUBLIC"]).write_text(public_of_other)
     record("cp", public_file(arguments.remote_ip, arguments.tunnel), environment["VPN_REMOTE_PUBLIC"])
+    return path
 
 
 def own_words(environment: Mapping[str, str]) -> dict[str, str]:
@@ -692,7 +782,7 @@ def main() -> None:
     if arguments.role == "wait":
         if arguments.kind != "none":
             missing = f"{arguments.remote_network} is not reached through {arguments.kind} ({arguments.device})"
-            wait_for(missing, lambda: leads_into_tunnel(arguments), told_by=ROUTES)
+            wait_for(missing, lambda: leads_into_tunnel(arguments), WAIT_LIMIT_S, told_by=ROUTES)
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     if arguments.role == "coordinator":

@@ -15,6 +15,9 @@ DEFAULTS: dict[str, Any] = {
     "device": True,
     "handshake_line": None,
     "coordinator": None,
+    "framing": None,
+    "rtt_max_s": None,
+    "rtt_max_because": "",
 }
 
 
@@ -33,9 +36,11 @@ def describe(kind: str) -> dict[str, Any]:
     own = _read(kind)
     base = _read(own["base"]) if "base" in own else {}
     values = {**base.get("values", {}), **own.get("values", {})}
-    return {**DEFAULTS, **base, **own, "values": values}
+    if own.keys() & {"overhead_bytes"} and "framing" not in own:
+        base = {name: value for name, value in base.items() if name != "framing"}
+    return {**DEFAULTS, **base, **own, "values": values, "own_mtu": "inner_mtu" in own}
 
 
 def _read(kind: str) -> dict[str, Any]:
-    described: dict[str, Any] = json.loads((CONFIGS / kind / "vpn.json").read_text())
+    described: dict[str, Any] = json.loads((CONFIGS / kind / "vpn.json").read_bytes())
     return described

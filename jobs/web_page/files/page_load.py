@@ -25,7 +25,7 @@ ASKED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2TLS
 USED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2_0, "3": 30}
 """3: CURL_HTTP_VERSION_3ONLY and CURL_HTTP_VERSION_3 of curl/curl.h, which older versions of pycurl do not name."""
 LOOK_S = 10.0
-ANSWER_LIMIT_S = 30.0
+ANSWER_LIMIT_S = 240.0
 
 
 def request(url: str, http: str, deadline_s: float) -> pycurl.Curl:

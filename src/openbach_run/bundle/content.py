@@ -29,7 +29,7 @@ from openbach_run.engine.virtual.cache import KEEPS_ALL
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.engine.virtual.image import COPYRIGHT, GUEST_PYTHON, compile_python
 from openbach_run.engine.virtual.kernel import KERNEL_FILE
-from openbach_run.openbach.job_folders import load_packages, parts_of
+from openbach_run.openbach.job_folders import load_packages, parts_of, well_formed
 from openbach_run.paths import CONTENT, REPOSITORY, cache_directory
 from openbach_run.progress import Progress
 from openbach_run.version import NAME, version
@@ -92,7 +92,7 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
 def _prepared(progress: Progress, *, built: bool) -> VirtualEngine:
     """An engine with all that is in this checkout."""
     additions = Additions()
-    packages = load_packages(additions.jobs, additions)
+    packages = well_formed(load_packages(additions.jobs, additions))
     uses = {
         kind: sorted(name for name, folder in additions.all(kind).items() if _is_built(folder, built=built))
         for kind in DESCRIBED

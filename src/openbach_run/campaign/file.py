@@ -59,9 +59,14 @@ def _content(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get("scenarios"), list) or not content["scenarios"]:
         words = "a campaign file has a list `scenarios` (docs/reference.md), a scenario `functions` or `inherits`"
         raise InputError(f"{path}: {words} (docs/scenarios.md)")
-    if unknown := content.keys() - {"seeds", "scenarios"}:
-        raise InputError(f"{path}: {sorted(map(str, unknown))[0]}: a campaign file has the keys seeds and scenarios")
+    _check_keys(f"{path}", content, ("seeds", "scenarios"))
     return content
+
+
+def _check_keys(where: str, content: Mapping[Any, Any], known: Sequence[str]) -> None:
+    for key in content:
+        if key not in known:
+            raise InputError(f"{where}: {key}: no such key; {near(str(key), known)}there are {', '.join(known)}")
 
 
 def _seeds(path: Path, given: Any) -> tuple[int, ...]:
@@ -72,12 +77,9 @@ def _seeds(path: Path, given: Any) -> tuple[int, ...]:
 
 
 def _entry(where: str, entry: Any, here: Path, additions: Additions) -> tuple[Path, dict[str, tuple[str, ...]]]:
-    if (
-        not isinstance(entry, dict)
-        or not isinstance(entry.get("scenario"), str)
-        or entry.keys() - {"scenario", "values"}
-    ):
+    if not isinstance(entry, dict) or not isinstance(entry.get("scenario"), str):
         raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
+    _check_keys(where, entry, ("scenario", "values"))
     values = entry.get("values", {})
     if not isinstance(values, dict) or not all(map(is_list, values.values())):
         raise InputError(f"{where}.values: should be an object of lists by argument name")

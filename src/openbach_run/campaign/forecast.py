@@ -36,6 +36,16 @@ def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
     ])  # fmt: skip
 
 
+def unknown(runs: int, missing: str, workers: int) -> str:
+    """Text for a person where the runs have no names yet, because what they depend on is not made: how many there are."""
+    wall_s = runs * UNKNOWN_WALL_S / workers
+    return "\n".join([
+        f"{runs} runs; which of them are finished is not known: {missing} is not in the cache, and --dry-run makes nothing",
+        f"about {duration(wall_s)} on {workers} CPUs, about {_size(runs * UNKNOWN_BYTES)} on disk (an assumption), after what "
+        "is missing has been made",
+    ])  # fmt: skip
+
+
 def mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> float:
     """Of the runs to do (`scenario` and arguments), each as long as the known ones of its cell, or else as those that are most
     like it."""

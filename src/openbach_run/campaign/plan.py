@@ -6,28 +6,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions, Uses, joined
+from openbach_run.additions import Additions, Uses, description, joined
+from openbach_run.campaign.entries import check_entries
 from openbach_run.campaign.settings import is_list, is_value, parse_settings
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.errors import InputError
+from openbach_run.openbach import limits, rules
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import Wrong, folders_used, names_folders, notes, uses, wrong_values
+from openbach_run.openbach.limits import Use, Wrong, folders_used, names_folders, notes, uses, wrong_values
 from openbach_run.openbach.measures import Declared, Measure, check_agreement, in_words
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_scenario
+from openbach_run.openbach.shapes import Shape, check
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_in, names_used
-from openbach_run.openbach.values import jobs_started
-from openbach_run.results.chance import FIRST_SEEDS, MORE_SEEDS, is_random
-from openbach_run.satellite.given import ORBIT, Presets, in_force, read_link_file, read_presets
+from openbach_run.openbach.values import jobs_started, sole_placeholder
+from openbach_run.results.chance import FIRST_SEEDS, MORE_SEEDS
+from openbach_run.satellite.given import Presets, in_force, is_random, read_link_file, read_presets, remarks
 from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.networks import check_mtus
 
 NO_FILE = "none"
 MEASURE = "measure"
@@ -53,6 +57,8 @@ class Campaign:
     """Content by argument or constant, and path."""
     presets: Presets = field(default_factory=dict)
     """Of the satellites, by their names."""
+    impairments: Mapping[str, Path] = field(default_factory=dict)
+    """The profiles there are, by their names."""
     measures: Declared = field(default_factory=dict)
     """What its jobs measure."""
     more_seeds: tuple[int, ...] = ()
@@ -102,7 +108,7 @@ class Campaign:
     @cached_property
     def is_random(self) -> bool:
         """Whether chance has a part in any cell."""
-        return any(map(is_random, self.cells))
+        return any(is_random(cell, self.presets, self.impairments) for cell in self.cells)
 
     @property
     def every_seed(self) -> tuple[int, ...]:
@@ -146,6 +152,7 @@ class Campaign:
         for cell in self.cells:
             if (key := tuple(map(cell.get, names))) not in found:
                 found[key] = joined([started, folders_used(places, cell, additions)])
+        check_entries(joined(found.values()), additions)
         return [found[tuple(map(cell.get, names))] for cell in self.cells]
 
     def runs(
@@ -160,6 +167,8 @@ class Campaign:
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
         origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
+        for cell in self.cells:
+            check_mtus(origin.inventory["networks"], cell)
         cells = (
             CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
             for cell, used in zip(self.cells, self.uses(packages, additions), strict=True)
@@ -249,6 +258,8 @@ def draft_of(
 ) -> Campaign:
     """The same before its values are checked against the jobs. Raises InputError for names, for a number of runs, and for
     satellites."""
+    for one in (*subs.values(), scenario):
+        check_extras(path, one)
     settings = settings_of(scenario, subs)
     for name, several in given.items():
         _check_name(f"{name}={','.join(several)}", name, scenario, settings)
@@ -264,18 +275,63 @@ def draft_of(
         values[name] = given.get(name) or tuple(map(str, known[name]))
     check_references(values)
     first, more = (seeds, ()) if seeds else (FIRST_SEEDS, MORE_SEEDS)
-    campaign = Campaign(path, scenario, subs, values, first, presets=presets_of(values, packages), more_seeds=more)
+    campaign = Campaign(
+        path,
+        scenario,
+        subs,
+        values,
+        first,
+        presets=presets_of(values, packages),
+        impairments=entries_of("impairments", packages),
+        more_seeds=more,
+    )
     if (runs := campaign.count(most_runs)) > most_runs:
         raise InputError(f"{path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds")
     return campaign
 
 
+NAMES: Shape = {"type": "object", "additionalProperties": {}}
+CONDITION: Shape = {
+    "type": "object",
+    "properties": {"if": {"type": "string"}, "because": {"type": "string"}},
+    "required": ["if", "because"],
+}
+EXTRAS: Mapping[str, Shape] = {
+    "x-sweep": {
+        "type": "object",
+        "properties": {"defaults": {}, "values": {}, "link_files": {}, MEASURE: {}, "figure": {}},
+    },
+    "x-constants": NAMES,
+    "x-same": NAMES,
+    "x-inventory": {"type": "object", "properties": {"file": {"type": "string"}, "constants": NAMES}},
+    "x-idle": {"type": "object", "additionalProperties": {"type": "array", "items": CONDITION}},
+}
+"""Keys of a scenario that OpenBACH does not read. What x-sweep holds is checked where it is used."""
+
+
+def check_extras(path: Path, scenario: Scenario) -> None:
+    """Raises InputError for the first of those keys that has another shape, or is called otherwise."""
+    for key, value in scenario.source.items():
+        if key in EXTRAS:
+            check(f"{path}: {scenario.name}: {key}", value, EXTRAS[key])
+        elif key.startswith("x-") and (meant := near(key, EXTRAS)):
+            raise InputError(f"{path}: {scenario.name}: {key}: no such key; {meant}".rstrip())
+    for name, conditions in scenario.idle.items():
+        for one in conditions:
+            try:
+                rules.check(one["if"])
+            except ValueError as error:
+                raise InputError(f"{path}: {scenario.name}: x-idle.{name}: {error}") from None
+
+
 def presets_of(values: Mapping[str, Sequence[str]], packages: Mapping[str, Package]) -> Presets:
     """The satellites that the values name. Raises InputError."""
-    satellites = {
-        name: file for package in packages.values() for name, file in package.entries.get("satellites", {}).items()
-    }
-    return read_presets(values.get(ORBIT, ()), satellites)
+    return read_presets(chain(*values.values()), entries_of("satellites", packages))
+
+
+def entries_of(kind: str, packages: Mapping[str, Package]) -> dict[str, Path]:
+    """The folders or files of a kind that arguments of the jobs may name, by name."""
+    return {name: file for package in packages.values() for name, file in package.entries.get(kind, {}).items()}
 
 
 def measures_of_jobs(jobs: Iterable[str], packages: Mapping[str, Package]) -> dict[str, tuple[Measure, ...]]:
@@ -359,11 +415,50 @@ def own_values(campaign: Campaign, cell: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in cell.items() if value != SAME or campaign.constants.get(name) != SAME}
 
 
-def notes_of(campaign: Campaign, jobs: Mapping[str, Job]) -> list[str]:
-    """What the user should know of values that the jobs take, each once."""
-    places = [use for use in uses(campaign.scenario, jobs, campaign.sub_scenarios) if "noted" in use.argument.limits]
-    cells = _first_of_each(campaign.cells, [use.names for use in places])
-    return list(dict.fromkeys(text for cell in cells for text in notes(places, cell)))
+def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
+    """What the user should know of values that the jobs take, each once: also those that have no effect beside others."""
+    jobs = {name: package.job for name, package in packages.items()}
+    noted = [use for use in uses(campaign.scenario, jobs, campaign.sub_scenarios) if "noted" in use.argument.limits]
+    cells = _first_of_each(campaign.cells, [use.names for use in noted])
+    found = [text for cell in cells for text in notes(noted, own_values(campaign, cell))]
+    found += [text for cell in campaign.cells for text in remarks(cell, campaign.presets)]
+    return list(dict.fromkeys([*found, *_idle_values(campaign, packages)]))
+
+
+def _idle_values(campaign: Campaign, packages: Mapping[str, Package]) -> Iterator[str]:
+    """The values, other than the scenario's own, that have no effect in a cell."""
+    jobs = {name: package.job for name, package in packages.items()}
+    own = {**campaign.constants, **sweep_table(campaign.scenario, campaign.path, "defaults")}
+    declared: dict[str, Any] = {}
+    for scenario in (*campaign.sub_scenarios.values(), campaign.scenario):
+        declared |= scenario.idle
+    spelled = uses(campaign.scenario, jobs, campaign.sub_scenarios)
+    groups = [*(use.names for use in spelled), *({name, *limits.names_asked(one)} for name, one in declared.items())]
+    places: dict[tuple[str, ...], list[Use]] = {}
+    for cell in _first_of_each(campaign.cells, groups):
+        key = tuple(name for name, value in own.items() if value == SAME and cell.get(name) == SAME)
+        if key not in places:
+            subs = {name: sub.with_constants(cell) for name, sub in campaign.sub_scenarios.items()}
+            places[key] = limits.every_use(campaign.scenario.with_constants(cell), jobs, subs)
+        carriers = _carriers(cell, spelled, packages)
+        for name in cell:
+            if cell[name] != own.get(name, ""):
+                said = limits.idle_here(declared.get(name, ()), name, cell, carriers)
+                if because := said or limits.idle(places[key], name, cell):
+                    yield f"{name}={cell[name]} has no effect: {because}"
+
+
+def _carriers(cell: Mapping[str, str], places: Sequence[Use], packages: Mapping[str, Package]) -> dict[str, str]:
+    """By the name of an argument that names a VPN and `_carrier`: what carries that VPN, for conditions."""
+    vpns = entries_of("vpn-configs", packages)
+    found = {}
+    for use in places:
+        name = sole_placeholder(use.template)
+        if use.argument.limits.get("folder") == "vpn-configs" and name and (folder := vpns.get(cell.get(name, ""))):
+            own = description(folder)
+            base = description(vpns[own["base"]]) if own.get("base") in vpns else {}
+            found[f"{name}_carrier"] = str({**base, **own}.get("carrier", ""))
+    return found
 
 
 def _first_of_each(cells: Sequence[dict[str, str]], groups: Iterable[set[str]]) -> Iterator[dict[str, str]]:

@@ -13,6 +13,7 @@ from typing import Any
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.prose import acting_job, acting_scenario
+from openbach_run.topology.networks import with_mtus
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual time after which a run is ended and what still runs is named."""
@@ -124,7 +125,7 @@ class RunSpec:
             "arguments": _put(self.arguments, there),
             "seed": self.seed,
             "jobs": cell.origin.jobs,
-            "inventory": cell.origin.inventory,
+            "inventory": with_mtus(cell.origin.inventory, cell.values),
             "identity": cell.identity,
             "uses": cell.uses,
             "link_files": cell.link_files,

@@ -18,6 +18,8 @@ from openbach_run.results.tables import Table, figure
 
 MOST_COLUMNS = 6
 """Of a table with one row."""
+FRAGMENTS, SIDES = "_fragments", ("forward", "return")
+"""Columns of satcom_link."""
 
 
 def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
@@ -49,7 +51,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
             *("=".join((*across, *values)) or (campaign.measure_in_words if down else "run") for values in columns),
         ],
         [[*key, *(cells.get(values, "") for values in columns)] for key, cells in rows.items()],
-        "; ".join([_note(campaign), *_clocks(records), *not_locked(records)]),
+        "; ".join([_note(campaign), *_fragments(campaign, records), *_clocks(records), *not_locked(records)]),
         len(down),
     )
 
@@ -89,6 +91,22 @@ def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     if not values:
         return "failed" if failed else ("done" if done else "–")
     return figure(estimate(values)) + (f" ({failed} failed)" if failed else "")
+
+
+def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
+    """What a table says of runs whose packets crossed the satellite in pieces."""
+    done = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
+    counts = [sum(one.measures.get(f"{side}{FRAGMENTS}") or 0 for side in SIDES) for one in done]
+    in_pieces = [(one, count) for one, count in zip(done, counts, strict=True) if count]
+    if not in_pieces:
+        return []
+    first, _ = in_pieces[0]
+    most = max(count for _, count in in_pieces)
+    values = " ".join(f"{name}={first.arguments[name]}" for name in campaign.swept)
+    return [
+        f"{len(in_pieces)} of {len(counts)} runs had fragments of IP packets on the satellite, up to {most:.0f}"
+        f"{f' (first: {values})' if values else ''}: columns {', '.join(f'{side}{FRAGMENTS}' for side in SIDES)}"
+    ]
 
 
 def _clocks(records: Sequence[Record]) -> list[str]:

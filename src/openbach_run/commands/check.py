@@ -8,15 +8,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openbach_run.campaign.plan import check_measure, measures_of_jobs, sweep_table
+from openbach_run.campaign.plan import check_measure, measures_of_jobs, read_with_subs, sweep_table
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import uses, wrong_values
+from openbach_run.openbach.limits import WITHIN, uses, wrong_values
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import Scenario, read_scenario
+from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_scenario
 from openbach_run.openbach.values import jobs_started
 from openbach_run.topology.inventory import load_inventory
 
@@ -31,13 +31,14 @@ def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory:
         if as_json:
             print(json.dumps(error.answer, indent=1))
         return 2
+    scenario, subs = read_with_subs(path, packages)
     hosts = load_inventory(inventory_file(scenario, path, inventory))
-    unknown = unknown_entities(with_addresses(scenario, hosts), hosts)
-    findings = [
-        *map(str, (*lint(scenario, jobs), *unknown)),
-        *_swept(path, scenario, jobs),
-        *_shown(path, scenario, packages),
-    ]
+    of_all: list[str] = []
+    for one in (scenario, *subs.values()):
+        named = "" if one is scenario else f"{one.name}: "
+        found = (*lint(one, jobs), *unknown_entities(with_addresses(one, hosts), hosts))
+        of_all += [f"{named}{finding}" for finding in found]
+    findings = [*of_all, *_swept(path, scenario, subs, jobs), *_shown(path, scenario, subs, packages)]
     for finding in findings:
         print(f"{path}: warning: {finding}", file=sys.stderr)
     if as_json:
@@ -47,24 +48,31 @@ def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory:
     return 0
 
 
-def _shown(path: Path, scenario: Scenario, packages: Mapping[str, Package]) -> Iterator[str]:
-    """What is wrong with the measure that x-sweep has; that of sub-scenarios is looked at when they are read."""
-    if not any("start_scenario_instance" in function for function in scenario.functions):
-        jobs = {job for function in scenario.functions for job, _ in jobs_started(function)}
+def _shown(
+    path: Path, scenario: Scenario, subs: Mapping[str, Scenario], packages: Mapping[str, Package]
+) -> Iterator[str]:
+    """What is wrong with the measures that x-sweep has."""
+    scenarios = (scenario, *subs.values())
+    jobs = {job for one in scenarios for function in one.functions for job, _ in jobs_started(function)}
+    for one in scenarios:
         try:
-            check_measure(path, scenario, measures_of_jobs(sorted(jobs), packages))
+            check_measure(path, one, measures_of_jobs(sorted(jobs), packages))
         except InputError as error:
             yield str(error)
 
 
-def _swept(path: Path, scenario: Scenario, jobs: Mapping[str, Job]) -> Iterator[str]:
+def _swept(path: Path, scenario: Scenario, subs: Mapping[str, Scenario], jobs: Mapping[str, Job]) -> Iterator[str]:
     """What is wrong with the values that x-sweep has."""
     try:
         defaults, values = (sweep_table(scenario, path, key) for key in ("defaults", "values"))
     except InputError as error:
         yield str(error)
         return
-    places = uses(scenario, jobs, {})
+    places = uses(scenario, jobs, subs)
+    of_subs = [use for use in places if WITHIN in use.place]
+    constants = defaults_of((*subs.values(), scenario))
+    for wrong in wrong_values(of_subs, {name: value for name, value in constants.items() if value != SAME}):
+        yield str(wrong)
     for name, listed in ({name: [value] for name, value in defaults.items()} | values).items():
         for value in listed:
             yield from (f"x-sweep: {wrong}" for wrong in wrong_values(places, {name: str(value)}))

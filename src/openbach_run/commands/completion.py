@@ -6,10 +6,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 from openbach_run.additions import Additions
 from openbach_run.commands import main as command
-from openbach_run.openbach.scenario import read_json
+from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
 
 DESCRIPTION = """\
 Prints what bash needs to complete the command. Once:
@@ -59,8 +62,16 @@ def options(parser: argparse.ArgumentParser) -> Iterable[str]:
     return [text for action in parser._actions for text in action.option_strings if text.startswith("--")]
 
 
+def _content(file: Path) -> Any:
+    """What is in a JSON file; None if it is broken: other scenarios are completed all the same."""
+    try:
+        return read_json(file)
+    except InputError:
+        return None
+
+
 def _arguments(additions: Additions) -> list[str]:
     """Of all scenarios: what may be given as NAME=VALUE."""
     files = [file for file in additions.all("scenarios").values() if file.suffix == ".json"]
-    scenarios = map(read_json, files)
+    scenarios = [one for file in files if isinstance(one := _content(file), dict)]
     return sorted({f"{name}=" for one in scenarios for name in (*one.get("arguments", ()), *one.get("constants", ()))})

@@ -27,6 +27,7 @@ from openbach_run.campaign.plan import Campaign, draft_of, read_with_subs
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.commands.main import parser as parser_of_runs
 from openbach_run.commands.run import commit
+from openbach_run.engine.virtual.cache import NotMade, looking_only, looks_only
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file
@@ -146,10 +147,14 @@ def main(argv: list[str]) -> int:
     platform = Platform(
         arguments.results, scenarios, assumptions, described, searching, arguments.workers, arguments.quiet
     )
-    forecast = _forecast(platform, assumptions, searching, judging)
     if arguments.dry_run:
-        print(forecast)
+        try:
+            with looking_only():
+                print(_forecast(platform, assumptions, searching, judging))
+        except NotMade as missing:
+            print(f"which runs are finished is not known: {missing} is not in the cache, and --dry-run makes nothing")
         return 0
+    forecast = _forecast(platform, assumptions, searching, judging)
     if not arguments.quiet:
         print(forecast, file=sys.stderr)
 
@@ -381,6 +386,10 @@ def _drafts(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> Ite
 def _engine(uses: str, quiet: bool) -> VirtualEngine:
     """Prepared for what is used, as JSON."""
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts_of(json.loads(uses), _packages(), _additions())))
+    if looks_only():
+        if missing := engine.look():
+            raise NotMade(missing)
+        return engine
     with Reporter(quiet) as reporter:
         engine.prepare(reporter.show)
     return engine

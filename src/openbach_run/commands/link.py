@@ -16,6 +16,10 @@ from openbach_run.progress import Reporter
 from openbach_run.satellite import acm, mahimahi, opensand, rtt
 from openbach_run.satellite.job import constellation, link_file
 
+ASSUMED = "assumed: "
+"""Begins a comment that is printed, too."""
+RATE_BPS, DELAY_MS = 10e6, 250.0
+"""Of a source that has none."""
 QUIET_S = 2.0
 """What takes longer reports its progress."""
 
@@ -70,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     traces.add_argument(
         "--bin-ms", type=int, default=100, help="time over which packets are a rate, 1 to 10000 (default 100)"
     )
-    traces.add_argument("--delay-ms", type=float, default=250.0, help="one way; traces have none (default 250)")
+    traces.add_argument("--delay-ms", type=float, help="one way; traces have none (default 250)")
 
     delays = commands.add_parser(
         "opensand", help="from OpenSAND's delay files", description=opensand.__doc__, formatter_class=raw
@@ -88,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
         "--refresh-period-ms", type=int, default=1000, help="OpenSAND's parameter of that name (default 1000)"
     )
     delays.add_argument("--loop", action="store_true", help="begin again after the last delay, as OpenSAND's `loop`")
-    delays.add_argument("--rate-bps", type=float, default=10e6, help="of each direction (default 10000000)")
+    delays.add_argument("--rate-bps", type=float, help="of each direction (default 10000000)")
 
     measured = commands.add_parser(
         "rtt", help="from round-trip times: ping, irtt or CSV", description=rtt.__doc__, formatter_class=raw
@@ -97,12 +101,14 @@ def parser() -> argparse.ArgumentParser:
     measured.add_argument(
         "file", type=Path, metavar="FILE", help="output of ping, JSON of irtt, or CSV with time_s,rtt_ms"
     )
-    measured.add_argument("--bin-s", type=float, default=1.0, help="time over which probes are one delay (default 1)")
     measured.add_argument(
-        "--interval-s", type=float, default=1.0, help="time between two probes of a ping without -D (default 1)"
+        "--bin-s", type=float, help="time over which probes are one delay and one loss (default: see above)"
+    )
+    measured.add_argument(
+        "--interval-s", type=float, help="time between two probes of a ping without -D (default: as ping says, else 1)"
     )
     measured.add_argument("--loop", action="store_true", help="begin again after the last bin")
-    measured.add_argument("--rate-bps", type=float, default=10e6, help="of each direction (default 10000000)")
+    measured.add_argument("--rate-bps", type=float, help="of each direction (default 10000000)")
 
     for generator in (leo, rain):
         generator.add_argument("--duration-s", type=float, default=600.0, help="how much is written (default 600)")
@@ -161,7 +167,10 @@ def _mahimahi(arguments: argparse.Namespace) -> Made:
         f"up {arguments.up.name}, down {arguments.down.name}, in bins of {arguments.bin_ms} ms",
         f"repeat_s: {repeat_s:.15g}",
     ]
-    return mahimahi.changes(up_ms, down_ms, arguments.bin_ms, arguments.delay_ms), math.inf, comments
+    delay_ms = DELAY_MS if arguments.delay_ms is None else arguments.delay_ms
+    if arguments.delay_ms is None:
+        comments.append(f"{ASSUMED}a delay of {DELAY_MS:g} ms in each direction: traces have none (--delay-ms)")
+    return mahimahi.changes(up_ms, down_ms, arguments.bin_ms, delay_ms), math.inf, comments
 
 
 def _opensand(arguments: argparse.Namespace) -> Made:
@@ -170,23 +179,51 @@ def _opensand(arguments: argparse.Namespace) -> Made:
         raise ValueError(f"--refresh-period-ms {period_ms}: it must be from 1 to 3600000")
     files = [arguments.terminal, arguments.gateway or arguments.terminal]
     terminal, gateway = map(opensand.read_delays, files)
-    comments = [f"terminal {files[0].name}, gateway {files[1].name}, refresh period {period_ms} ms"]
+    rate_bps, assumed = _rate_bps(arguments)
+    comments = [f"terminal {files[0].name}, gateway {files[1].name}, refresh period {period_ms} ms", *assumed]
     if arguments.loop:
         comments.append(f"repeat_s: {opensand.repeat_s(terminal, gateway, period_ms):.15g}")
-    return opensand.changes(terminal, gateway, period_ms, arguments.rate_bps), math.inf, comments
+    return opensand.changes(terminal, gateway, period_ms, rate_bps), math.inf, comments
 
 
 def _rtt(arguments: argparse.Namespace) -> Made:
-    for option, value in (("--bin-s", arguments.bin_s), ("--interval-s", arguments.interval_s)):
-        if not 1e-3 <= value <= 3600:
+    bin_s: float | None = arguments.bin_s
+    for option, value in (("--bin-s", bin_s), ("--interval-s", arguments.interval_s)):
+        if value is not None and not 1e-3 <= value <= 3600:
             raise ValueError(f"{option} {value:g}: it must be from 0.001 to 3600")
-    probes = rtt.read(arguments.file, arguments.interval_s)
-    until_s = round((math.floor(probes[-1].time_s / arguments.bin_s) + 1) * arguments.bin_s, 9)
+    measured = rtt.read(arguments.file, arguments.interval_s)
+    probes = measured.probes
+    until_s = measured.end_s
+    if bin_s is not None:
+        until_s = round((math.floor(probes[-1].time_s / bin_s) + 1) * bin_s, 9)
     lost = sum(bool(probe.lost) for probe in probes)
-    comments = [f"{arguments.file.name}: {len(probes)} probes, {lost} lost, in bins of {arguments.bin_s:g} s"]
+    comments = [f"{arguments.file.name}: {len(probes)} probes, {lost} lost{_binned(probes, bin_s)}"]
+    comments += [f"{ASSUMED}{text}" for text in measured.assumed]
+    rate_bps, assumed = _rate_bps(arguments)
+    comments += assumed
     if arguments.loop:
         comments.append(f"repeat_s: {until_s:.15g}")
-    return rtt.changes(probes, arguments.bin_s, arguments.rate_bps), math.inf if arguments.loop else until_s, comments
+    return rtt.changes(probes, bin_s, rate_bps), math.inf if arguments.loop else until_s, comments
+
+
+def _binned(probes: list[rtt.Probe], bin_s: float | None) -> str:
+    """What became of the lost probes, in words."""
+    if bin_s is not None:
+        in_a_bin = len(probes) * bin_s / max(probes[-1].time_s, bin_s)
+        few = f", which hold {in_a_bin:.3g} probes: too few for a rate" if in_a_bin < rtt.LEAST_PROBES else ""
+        return f", in bins of {bin_s:g} s{few}"
+    outages = rtt.outages(probes)
+    if not any(probe.lost for probe in probes):
+        return ""
+    in_outages = sum(map(len, outages))
+    return f": {in_outages} in {len(outages)} outages (rows that chance would not make), the others at random"
+
+
+def _rate_bps(arguments: argparse.Namespace) -> tuple[float, list[str]]:
+    """The rate of each direction, and a comment if nobody has given it."""
+    if arguments.rate_bps is not None:
+        return arguments.rate_bps, []
+    return RATE_BPS, [f"{ASSUMED}a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)"]
 
 
 def write(
@@ -209,6 +246,9 @@ def write(
     finally:
         new.unlink(missing_ok=True)
     print(described(output, summary))
+    for comment in comments[1:]:
+        if comment.startswith(ASSUMED) or arguments.command == "rtt":
+            print(f"  {comment}")
 
 
 def described(path: Path, summary: link_file.Summary) -> str:

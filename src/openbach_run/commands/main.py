@@ -105,6 +105,9 @@ def parser() -> argparse.ArgumentParser:
         "--dry-run", action="store_true", help="only say how many runs there are to do, how long and how large they are"
     )
     made.add_argument(
+        "--prepare", action="store_true", help="make what the runs need (kernel, guest, …), and run nothing"
+    )
+    made.add_argument(
         "--results", type=Path, metavar="DIR", help="where records and results.csv go (default results/<scenario>)"
     )
     made.add_argument("--rerun", action="store_true", help="run again what has already finished")

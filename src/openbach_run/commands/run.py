@@ -25,7 +25,7 @@ from openbach_run.engine.contract import Engine
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
-from openbach_run.openbach.job_folders import Package, load_packages, parts_of
+from openbach_run.openbach.job_folders import Package, faults, load_packages, parts_of
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.refusals import Malformed, near
@@ -39,7 +39,8 @@ from openbach_run.results.files import as_csv, as_json, write_parquet
 from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
 from openbach_run.topology.hosts import Inventory
-from openbach_run.topology.inventory import load_inventory
+from openbach_run.topology.inventory import check_size, load_inventory
+from openbach_run.topology.networks import check_platform_mtus
 
 if TYPE_CHECKING:
     from openbach_run.engine.platform.rest import Controller
@@ -78,6 +79,8 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
 
         return check(path, packages, arguments.format == "json", arguments.inventory)
     campaigns = campaigns_of(path, arguments, packages, additions)
+    for fault in faults(packages):
+        print(f"openbach-run: warning: {fault}", file=sys.stderr)
     in_real_time = bool(_chosen(arguments))
     cpus = (
         [0]
@@ -89,10 +92,14 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
     store = Store(arguments.results or _results_directory(name))
     if arguments.dry_run:
-        from openbach_run.campaign.forecast import forecast
+        from openbach_run.campaign.forecast import forecast, unknown
 
-        planned = _planned(campaigns, arguments, packages, additions, controller)
-        print(forecast(planned, store, len(cpus)))
+        planned, missing = _looked(campaigns, arguments, packages, additions, controller)
+        runs = sum(len(one.cells) * len(one.every_seed) for one in campaigns)
+        print(forecast(planned, store, len(cpus)) if not missing else unknown(runs, missing, len(cpus)))
+        return 0
+    if arguments.prepare:
+        _planned(campaigns, arguments, packages, additions, controller)
         return 0
     with store.opened():
         planned = _planned(campaigns, arguments, packages, additions, controller)
@@ -196,13 +203,44 @@ def _planned(
             inventory = _inventory(campaign, arguments, additions, controller)
             engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
             engine.prepare(reporter.show)
-            measures = campaign.measures
-            if arguments.engine == "native":
-                measures = {**measures, **_measures_natively(campaign, packages, additions, engine)}
-            scenario, options = _shown(campaign.path), tuple(_options(controller, arguments))
-            for spec in campaign.runs(packages, inventory, additions, engine.identity_of):
-                planned[spec.run_id] = PlannedRun(spec, engine, scenario, measures, options)
+            planned |= _runs(campaign, arguments, packages, additions, controller, inventory, engine)
     return list(planned.values())
+
+
+def _looked(
+    campaigns: Sequence[Campaign],
+    arguments: argparse.Namespace,
+    packages: Mapping[str, Package],
+    additions: Additions,
+    controller: Controller | None,
+) -> tuple[list[PlannedRun], str]:
+    """The same, with nothing made for them; or what would have to be, without which nobody knows the names of the runs."""
+    planned: dict[str, PlannedRun] = {}
+    for campaign in campaigns:
+        inventory = _inventory(campaign, arguments, additions, controller)
+        engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
+        if missing := engine.look():
+            return [], missing
+        planned |= _runs(campaign, arguments, packages, additions, controller, inventory, engine)
+    return list(planned.values()), ""
+
+
+def _runs(
+    campaign: Campaign,
+    arguments: argparse.Namespace,
+    packages: Mapping[str, Package],
+    additions: Additions,
+    controller: Controller | None,
+    inventory: Inventory,
+    engine: Engine,
+) -> dict[str, PlannedRun]:
+    """The runs of a campaign by their names."""
+    measures = campaign.measures
+    if arguments.engine == "native":
+        measures = {**measures, **_measures_natively(campaign, packages, additions, engine)}
+    scenario, options = _shown(campaign.path), tuple(_options(controller, arguments))
+    specs = campaign.runs(packages, inventory, additions, engine.identity_of)
+    return {spec.run_id: PlannedRun(spec, engine, scenario, measures, options) for spec in specs}
 
 
 def _measures_natively(
@@ -226,6 +264,7 @@ def _engine(
     controller: Controller | None,
 ) -> Engine:
     if controller is not None:
+        check_platform_mtus(campaign.values)
         from openbach_run.engine.platform.engine import ControllerEngine
 
         return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
@@ -259,6 +298,8 @@ def _inventory(
         given = additions.find("topologies", str(given)) or given
     file = inventory_file(campaign.scenario, campaign.path, given)
     inventory = load_inventory(file)
+    if arguments.engine == "virtual":
+        check_size(inventory, file)
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()) if controller is None else ():
         for finding in unknown_entities(scenario, inventory):
             raise InputError(f"{campaign.path}: {scenario.name}: {finding} ({file})")
@@ -326,7 +367,7 @@ def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
         for finding in lint(scenario, jobs):
             print(f"{campaign.path}: warning: {scenario.name}: {finding}", file=sys.stderr)
-    for text in notes_of(campaign, jobs):
+    for text in notes_of(campaign, packages):
         print(f"{campaign.path}: note: {text}", file=sys.stderr)
 
 

@@ -218,6 +218,9 @@ class ClusterEngine:
         self._workers = _workers(_client(self._scheduler))
         self._expect_workers(0)  # who is there at the beginning: they may die before anybody asks again
 
+    def look(self) -> str:
+        return self._virtual.look()
+
     def identity_of(self, uses: Uses) -> dict[str, str]:
         return self._virtual.identity_of(uses)
 

@@ -47,6 +47,11 @@ class Engine(Protocol):
 
     def prepare(self, progress: Progress) -> None: ...
 
+    def look(self) -> str:
+        """As `prepare`, for what a run's name depends on, but makes and changes nothing: what would have to be made, "" if
+        nothing."""
+        ...
+
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
         """Executes a run in the directory <run_id>.unfinished. May raise Withdrawn, of this run and earlier ones."""
         ...

@@ -74,8 +74,10 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
+    inventory = Inventory.from_dict(run["inventory"])
+    places = network.make_places(inventory)
     _wait_until(began_ns)
-    namespaces = network.build(Inventory.from_dict(run["inventory"]), COMMANDS, own_kernel)
+    namespaces = network.build(inventory, places, COMMANDS, own_kernel)
     agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, identity["clock"])
     if own_kernel:
         _let_no_module_in()

@@ -9,7 +9,7 @@
 A namespace is called by its host's name and lies in /run/netns, so that `ip netns exec box ping 10.10.1.2` works. A LAN's
 switch is a bridge in a namespace of its own, called by the network; a port of it is called by the host at its other end.
 A host also has a mount namespace of its own, with its own /sys (programs find the host's interfaces in /sys/class/net)
-and its own /var/run (they find each other by names in it).
+and whatever else it can write in: as on machines of their own, no host sees a file of another.
 Nothing on a network depends on chance or needs warming up: MACs follow from addresses, neighbours are permanent, and a
 switch knows where each host is.
 """
@@ -26,18 +26,27 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from openbach_run.guest.command import pasted
-from openbach_run.topology.hosts import Host, Interface, Inventory, Route
+from openbach_run.topology.hosts import INTERFACES_MAX, Host, Interface, Inventory, Route
 
 IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
 DIRECTORY = "/run/netns"
 VAR_RUN = "/run/host"  # what /var/run is a link to
+OWN = ("/tmp", "/root", "/dev/shm", "/var/lib", "/var/log")
+"""Empty directories that each host has for itself, as it has /run."""
+OVERLAID = ("/etc", "/var", "/opt/openbach/agent")
+"""Directories whose files all hosts begin with, and that each can then change for itself."""
+OF_THE_RUN = ("/run/openbach", "/run/link_files")
+"""Of /run, what all hosts have: what the run leaves behind, and what it was given."""
+CHANGES = "/run/changes"
+"""Where a host has these changes."""
 
 # linux/sched.h, linux/mount.h, linux/sockios.h, linux/ethtool.h
 CLONE_NEWNS = 0x00020000
 CLONE_NEWNET = 0x40000000
 MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
 MS_BIND = 4096
-MS_PRIVATE_RECURSIVE = 1 << 18 | 16384
+MS_RECURSIVE = 16384
+MS_PRIVATE_RECURSIVE = 1 << 18 | MS_RECURSIVE
 SIOCETHTOOL = 0x8946
 OFFLOADS_OFF = {"TSO": 0x1F, "GSO": 0x24, "GRO": 0x2C}  # with them netem would delay and lose 64 KiB at a time
 FEATURES_OFF = ("tx-udp-segmentation",)  # the same for UDP_SEGMENT; it has no command of its own, only a name
@@ -47,7 +56,6 @@ ETH_SS_FEATURES = 4
 ETH_GSTRING_LEN = 32
 FEATURES_MAX = 128
 
-INTERFACES_MAX = 240  # the capture has room for 256 (kernel/src/capture.c), and jobs add tunnels
 SWITCH = "bridge"  # what a LAN's bridge is called in its namespace
 HOST_MAC, SWITCH_MAC = 0x02, 0x06  # first byte of the MACs of hosts and of switches: local, unicast
 RULE_PRIORITY = 20_000  # of a host's first rule: after those that jobs add, before the main table's
@@ -82,12 +90,29 @@ class NetworkError(Exception):
     """The hosts could not be made; the text has the command and what it said."""
 
 
-def build(inventory: Inventory, commands: str, own_kernel: bool) -> dict[str, Namespace]:
+def make_places(inventory: Inventory) -> dict[str, int]:
+    """Mount namespaces with directories of their own, as open file descriptors, by the names of hosts and of networks with a
+    switch. It takes virtual time: do it before the run begins. Raises NetworkError."""
+    for place in (CHANGES, *OF_THE_RUN):
+        os.makedirs(place, exist_ok=True)
+    switches = [network for network, ends in inventory.attached() if len(ends) > 2]
+    return {name: _make_place() for name in (*(host.name for host in inventory.hosts), *switches)}
+
+
+def _make_place() -> int:
+    with _home():
+        _unshare(CLONE_NEWNS)
+        _mount("none", "/", "none", MS_PRIVATE_RECURSIVE)
+        _own_directories()
+        return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def build(inventory: Inventory, places: dict[str, int], commands: str, own_kernel: bool) -> dict[str, Namespace]:
     """Make all hosts and links. Returns the namespaces by entity. What was done is written to the file `commands`, as commands
     that an engineer can paste. With a kernel of our own also its settings for all namespaces. Raises NetworkError."""
     typed = [COMMANDS]
     try:
-        return _build(inventory, typed, own_kernel)
+        return _build(inventory, places, typed, own_kernel)
     finally:
         file = os.open(
             commands, os.O_WRONLY | os.O_CREAT, 0o644
@@ -96,18 +121,20 @@ def build(inventory: Inventory, commands: str, own_kernel: bool) -> dict[str, Na
         os.close(file)
 
 
-def _build(inventory: Inventory, typed: list[str], own_kernel: bool) -> dict[str, Namespace]:
-    _check_size(inventory)
+def _build(inventory: Inventory, places: dict[str, int], typed: list[str], own_kernel: bool) -> dict[str, Namespace]:
+    if own_kernel and inventory.interfaces > INTERFACES_MAX:
+        raise NetworkError(f"the inventory has {inventory.interfaces} interfaces; at most {INTERFACES_MAX}")
     os.makedirs(DIRECTORY, exist_ok=True)
-    os.makedirs(VAR_RUN, exist_ok=True)
     if own_kernel:
         _allow_congestion_controls(typed)
         _set(
             {"net/core/fb_tunnels_only_for_init_net": "1"}, None, typed
         )  # no tunl0 and ip6tnl0 that nobody has asked for
-    namespaces = {host.entity: _make_namespace(host.name, host.forwarding, typed) for host in inventory.hosts}
+    namespaces = {
+        host.entity: _make_namespace(host.name, places[host.name], host.forwarding, typed) for host in inventory.hosts
+    }
     lans = {network: ends for network, ends in inventory.attached() if len(ends) > 2}
-    switches = {network: _make_namespace(network, False, typed) for network in lans}
+    switches = {network: _make_namespace(network, places[network], False, typed) for network in lans}
     links = [line for network, ends in inventory.attached() for line in _links(inventory, network, ends)]
     _batch([IP], links, None, typed)
     for network, ends in lans.items():
@@ -125,14 +152,6 @@ def _build(inventory: Inventory, typed: list[str], own_kernel: bool) -> dict[str
                 _batch([IP, family], _rules(host, family), host.name, typed)
             _switch_offloads_off(host.name, [port.name for port in host.interfaces], typed)
     return namespaces
-
-
-def _check_size(inventory: Inventory) -> None:
-    count = sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in inventory.attached())
-    if count > INTERFACES_MAX:
-        raise NetworkError(
-            f"the inventory has {count} interfaces, those of switches included; at most {INTERFACES_MAX}"
-        )
 
 
 def _allow_congestion_controls(typed: list[str]) -> None:
@@ -171,24 +190,39 @@ def _home() -> Iterator[None]:
         os.chdir(directory)
 
 
-def _make_namespace(name: str, forwarding: bool, typed: list[str]) -> Namespace:
+def _make_namespace(name: str, mount_fd: int, forwarding: bool, typed: list[str]) -> Namespace:
     typed.append(pasted(["ip", "netns", "add", name], None, None))
     path = f"{DIRECTORY}/{name}"
     os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o444))
     with _home():
         _unshare(CLONE_NEWNET)
         _mount("/proc/self/ns/net", path, "none", MS_BIND)
-        _unshare(CLONE_NEWNS)
-        _mount("none", "/", "none", MS_PRIVATE_RECURSIVE)
+        _setns(mount_fd, CLONE_NEWNS)
         _mount("sysfs", "/sys", "sysfs", MS_NOSUID_NODEV_NOEXEC)
-        _mount("tmpfs", VAR_RUN, "tmpfs", MS_NOSUID_NODEV_NOEXEC)
         _set({**SYSCTLS, "net/ipv4/ip_forward": str(int(forwarding))}, name, typed)
-        flags = os.O_RDONLY | os.O_CLOEXEC
-        return Namespace(name, os.open("/proc/self/ns/net", flags), os.open("/proc/self/ns/mnt", flags))
+        return Namespace(name, os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC), mount_fd)
 
 
-def _mount(source: str, target: str, kind: str, flags: int) -> None:
-    if libc.mount(source.encode(), target.encode(), kind.encode(), flags, None):
+def _own_directories() -> None:
+    """In the present mount namespace."""
+    _mount("tmpfs", CHANGES, "tmpfs", MS_NOSUID_NODEV_NOEXEC)
+    for place in OVERLAID:
+        upper = f"{CHANGES}/{place.replace('/', '_')}"
+        work = f"{upper}.work"
+        os.mkdir(upper)
+        os.mkdir(work)
+        _mount("overlay", place, "overlay", 0, f"lowerdir={place},upperdir={upper},workdir={work},userxattr")
+    for place in OWN:
+        _mount("tmpfs", place, "tmpfs", 0)
+    for place in ("/run", VAR_RUN, *OF_THE_RUN):
+        os.mkdir(CHANGES + place)
+    for place in OF_THE_RUN:
+        _mount(place, CHANGES + place, "none", MS_BIND)
+    _mount(f"{CHANGES}/run", "/run", "none", MS_BIND | MS_RECURSIVE)
+
+
+def _mount(source: str, target: str, kind: str, flags: int, options: str | None = None) -> None:
+    if libc.mount(source.encode(), target.encode(), kind.encode(), flags, options and options.encode()):
         raise NetworkError(f"mounting {kind} {source} on {target}: {os.strerror(ctypes.get_errno())}")
 
 

@@ -52,6 +52,7 @@ def expand(path: Path) -> dict[str, Any]:
     addresses = {name: text for name, text in content.get("addresses", {}).items() if name in used}
     for name in sorted(sweep.keys() - arguments.keys() - constants.keys()):
         raise source.wrong(f"no function of the scenario uses ${name}", "sweep", name)
+    idle = {name: one for name, one in content.get("idle", {}).items() if name in {**arguments, **constants}}
     here = {"file": os.path.relpath(inventory_file, path.parent)} if own else {}
     files = [name for name, one in constants.items() if one.get("file") == "yes"]
     return {
@@ -65,6 +66,7 @@ def expand(path: Path) -> dict[str, Any]:
         "openbach_functions": functions,
         "x-inventory": {**here, "constants": addresses},
         "x-constants": {name: one["text"] for name, one in constants.items()},
+        **({"x-idle": idle} if idle else {}),
         "x-same": {name: same[name] for name in constants if name in same},
         "x-sweep": {
             "defaults": {

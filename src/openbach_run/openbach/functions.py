@@ -231,7 +231,12 @@ def _restarted_job(columns: dict[str, Any]) -> dict[str, Any]:
 
 def _branches(first: str, second: str) -> Callable[[Any], dict[str, Any]]:
     def columns(body: Any) -> dict[str, Any]:
-        condition = _condition(body["condition"])
+        try:
+            condition = _condition(body["condition"])
+        except KeyError as error:
+            raise Refusal(f"Missing entry '{error}'", None, CONDITIONS) from None
+        except TypeError as error:
+            raise Refusal(str(error), None, CONDITIONS) from None
         lists = {key: f"openbach_functions_{key}_ids" for key in (first, second)}
         return {
             "condition": condition,
@@ -241,6 +246,11 @@ def _branches(first: str, second: str) -> Callable[[Any], dict[str, Any]]:
     return columns
 
 
+CONDITIONS = (
+    "no engine and no controller runs if and while: a condition compares a statistic or an entry of the database "
+    "({type: statistic, …}), and OpenBACH's own code for a value is broken. Leave the function out; "
+    "let functions wait for each other (wait), or a job decide"
+)
 COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 OPERANDS = {"database": ("name", "key", "attribute"), "statistic": ("field", "job_name", "agent_address")}
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from openbach_run.additions import Additions, Uses, packages_of
 from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Command, Job
 from openbach_run.openbach.limits import check_declaration
 from openbach_run.openbach.measures import Measure, read_measures
-from openbach_run.openbach.scenario import read_json
 from openbach_run.yaml_files import read_yaml
 
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
@@ -33,6 +33,16 @@ class KnownJob(Job):
         return super().subcommands
 
 
+class MalformedJob(Job):
+    """A job whose package is malformed: who asks for its arguments gets told `fault`."""
+
+    fault = ""
+
+    @property
+    def arguments(self) -> Command:
+        raise InputError(self.fault)
+
+
 @dataclass(frozen=True)
 class Package:
     """A job and, if it can be run here, the folder with its files; what it measures; the Debian packages it uses."""
@@ -47,7 +57,8 @@ class Package:
 
 def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> dict[str, Package]:
     """Jobs by name from the paths given, the first one of a name wins, with the folders of `additions` (by default ours)
-    as choices of the arguments that name some. Raises InputError.
+    as choices of the arguments that name some. One that is malformed matters to what uses it only (`faults`). Raises
+    InputError for a path without jobs.
 
     A path is a job's folder, a folder with jobs anywhere below it (a checkout), or a JSON file {name: {arguments, …}}.
     """
@@ -59,9 +70,27 @@ def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> 
     return packages
 
 
+def faults(packages: Mapping[str, Package]) -> list[str]:
+    """What is wrong with the packages that are malformed."""
+    return [one.job.fault for one in packages.values() if isinstance(one.job, MalformedJob)]
+
+
+def well_formed(packages: Mapping[str, Package]) -> dict[str, Package]:
+    """The others."""
+    return {name: one for name, one in packages.items() if not isinstance(one.job, MalformedJob)}
+
+
+def _malformed(name: str, error: InputError) -> Package:
+    job = MalformedJob(name, "", {})
+    job.fault = f"the job {name} is malformed: {error}"
+    return Package(job, None)
+
+
 def _with_folders(package: Package, additions: Additions) -> Package:
     """The package with the names of the folders there are among the choices of the arguments that take them."""
     entries: dict[str, Mapping[str, Path]] = {}
+    if isinstance(package.job, MalformedJob):
+        return package
 
     def with_names(value: Any) -> Any:
         if isinstance(value, list):
@@ -103,10 +132,17 @@ def _load(path: Path) -> Iterator[Package]:
     if not found:
         raise InputError(f"{path}: no job in it; a job is a folder <job> with <job>/files/<job>.yml")
     for file in found:
-        data = read_yaml(file)
-        job = _from_yaml(file, data)
-        measures = read_measures(file.parent.parent, job.name, _statistics(file, data))
-        yield Package(job, file.parent, measures, tuple(packages_of(file.parent)))
+        try:
+            yield _from_folder(file)
+        except InputError as error:
+            yield _malformed(file.stem, error)
+
+
+def _from_folder(file: Path) -> Package:
+    data = read_yaml(file)
+    job = _from_yaml(file, data)
+    measures = read_measures(file.parent.parent, job.name, _statistics(file, data))
+    return Package(job, file.parent, measures, tuple(packages_of(file.parent)))
 
 
 def _from_schemas(path: Path) -> Iterator[Package]:
@@ -114,7 +150,10 @@ def _from_schemas(path: Path) -> Iterator[Package]:
     if not isinstance(data, dict):
         raise InputError(f"{path}: should be a JSON object of jobs by name")
     for name, entry in data.items():
-        yield Package(_job(path, name, entry, {}), None)
+        try:
+            yield Package(_job(path, name, entry, {}), None)
+        except InputError as error:
+            yield _malformed(name, error)
 
 
 def _from_yaml(file: Path, data: Any) -> Job:

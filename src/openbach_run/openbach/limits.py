@@ -11,6 +11,10 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     refused             what it does not take together with other arguments' values: a list of {if: CONDITION (rules.py),
                         because: what would be right}
     noted               what it takes, and the user should know of: a list of the same shape
+    idle                with which other values it has no effect: a list of the same shape. It is noted if that holds wherever
+                        the scenario gives the value to a job
+    endless             with which other values the job goes on until it is stopped: a list of the same shape. Such a value
+                        is refused where no function of the scenario stops the job
     needs               what its host's kernel has to have for it: {FEATURE: CONDITION}, features as engine/native/boundary.py
                         calls them
     folder              values are the names of folders of this kind (additions.py), beside the choices
@@ -25,7 +29,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import Template
 from typing import Any
 
@@ -42,9 +46,13 @@ from openbach_run.units import MULTIPLIERS, number
 RANGE = ("minimum", "maximum", "pattern")
 NAMING = ("folder", "mentions")
 """Keys with a kind of folders that values name."""
-TOGETHER = ("refused", "noted")
+IDLE = "idle"
+ENDLESS = "endless"
+TOGETHER = ("refused", "noted", IDLE, ENDLESS)
 NEEDS = "needs"
 KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER, NEEDS)
+WITHIN = " > "
+"""Between the places of a function and of what is in the sub-scenario that it starts."""
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -63,6 +71,8 @@ class Use:
     template: str
     beside: Mapping[str, str] = field(default_factory=dict)
     """Templates of the arguments, itself included, of the same start of the job that its conditions name."""
+    is_stopped: bool = True
+    """Whether a function of the scenario stops the job."""
 
     @property
     def names(self) -> set[str]:
@@ -113,8 +123,9 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
             convert(value, use.argument.type)
         except (KeyError, ValueError, TypeError, OverflowError):
             continue
-        right = refusal(use.argument, value, sole_placeholder(use.template) or use.argument.name)
-        if right := right or refusal_beside(use, values):
+        argument = use.argument if use.is_stopped else _ending(use, values)
+        right = refusal(argument, value, sole_placeholder(use.template) or use.argument.name)
+        if right := refusal_beside(use, values) or right:
             found.append(Wrong(use, value, right))
     return found
 
@@ -141,24 +152,71 @@ def refusal(argument: Argument, value: str, called: str) -> str:
 
 
 def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
-    """Likewise, of a value that the job refuses together with those of its other arguments; these are named."""
+    """Why the job refuses a value together with those of its other arguments, which are named; "" if it does not. Also if it
+    would never end with it."""
+    return _reason(use, "refused", values) or ("" if use.is_stopped else _reason(use, ENDLESS, values))
+
+
+def _ending(use: Use, values: Mapping[str, str]) -> Argument:
+    """The argument without the values beside its bounds with which the job would never end: no refusal suggests them."""
+    also = use.argument.limits.get("also", [])
+    others = {name: text for name, text in use.beside.items() if name != use.argument.name}
+    ending = [
+        one for one in also
+        if not _reason(replace(use, beside={**others, use.argument.name: str(one)}), ENDLESS, values)
+    ]  # fmt: skip
+    return use.argument if ending == also else use.argument._replace(limits={**use.argument.limits, "also": ending})
+
+
+def _reason(use: Use, key: str, values: Mapping[str, str]) -> str:
+    """Why the first of the conditions holds that the argument has under one of TOGETHER, with the values it is about; "" if
+    none does."""
     given = given_beside(use, values)
-    for refused in use.argument.limits.get("refused", ()):
-        if rules.holds(refused["if"], given):
-            named = sorted(rules.names(refused["if"]) & given.keys() - {use.argument.name})
-            others = ", ".join(f"{name}={Template(use.beside[name]).substitute(values)}" for name in named)
-            return f"{refused['because']}{f' (with {others})' if others else ''}"
+    for one in use.argument.limits.get(key, ()):
+        if rules.holds(one["if"], given):
+            named = sorted(rules.names(one["if"]) & given.keys() - {use.argument.name})
+            texts = {
+                sole_placeholder(use.beside[name]) or name: Template(use.beside[name]).substitute(values)
+                for name in named
+            }
+            others = ", ".join(f"{name}={text}" for name, text in texts.items())
+            return f"{one['because']}{f' (with {others})' if others else ''}"
     return ""
 
 
 def notes(uses: Sequence[Use], values: Mapping[str, str]) -> list[str]:
     """What the user should know of a start with these values."""
-    return [
-        noted["because"]
-        for use in uses
-        for noted in use.argument.limits.get("noted", ())
-        if rules.holds(noted["if"], given_beside(use, values))
-    ]
+    found = []
+    for use in uses:
+        if because := _reason(use, "noted", values):
+            named = sole_placeholder(use.template) or use.argument.name
+            found.append(f"{named}={Template(use.template).substitute(values)}: {because}")
+    return found
+
+
+def idle(uses: Sequence[Use], name: str, values: Mapping[str, str]) -> str:
+    """Why a value of the scenario has no effect, wherever it is given to; "" if it has one."""
+    reasons = [_reason(use, IDLE, values) for use in uses if name in names_in(use.template)]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def idle_here(
+    conditions: Sequence[Mapping[str, str]], name: str, cell: Mapping[str, str], carriers: Mapping[str, str]
+) -> str:
+    """The same, as the scenario itself declares it of its values (`x-idle`)."""
+    given = _as_numbers({**cell, **carriers})
+    for one in conditions:
+        if rules.holds(one["if"], given):
+            beside = ", ".join(
+                f"{other}={cell[other]}" for other in sorted(rules.names(one["if"]) & cell.keys() - {name})
+            )
+            return f"{one['because']}{f' (with {beside})' if beside else ''}"
+    return ""
+
+
+def names_asked(conditions: Sequence[Mapping[str, str]]) -> set[str]:
+    """Names in the conditions; `vpn_carrier` follows from vpn."""
+    return {name.removesuffix("_carrier") for one in conditions for name in rules.names(one["if"])}
 
 
 def needed(uses: Sequence[Use], values: Mapping[str, str]) -> dict[str, Use]:
@@ -179,12 +237,16 @@ def asked_beside(argument: Argument) -> set[str]:
 
 def given_beside(use: Use, values: Mapping[str, str]) -> dict[str, float | str]:
     """The values that conditions are about, of those arguments that have one."""
-    given: dict[str, float | str] = {}
+    given: dict[str, str] = {}
     for name, template in use.beside.items():
         with suppress(KeyError, ValueError):
-            text = Template(template).substitute(values)
-            given[name] = text if (known := number(text)) is None else known
-    return given
+            given[name] = Template(template).substitute(values)
+    return _as_numbers(given)
+
+
+def _as_numbers(texts: Mapping[str, str]) -> dict[str, float | str]:
+    """The values as conditions see them: a number where it is one."""
+    return {name: text if (known := number(text)) is None else known for name, text in texts.items()}
 
 
 def bound(text: Any) -> float:
@@ -219,31 +281,39 @@ def _in_words(argument: Argument) -> str:
 def uses(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]) -> list[Use]:
     """Every value that is given to an argument with choices or limits, once for each argument; sub-scenarios included,
     whose constants stand in the templates by their names."""
-    trees = {name: job.arguments for name, job in jobs.items()}
-    found: dict[tuple[Any, ...], Use] = {}
     subs = {name: sub.spelled_out for name, sub in sub_scenarios.items()}
-    for use in _uses(scenario.spelled_out, trees, subs, None, "", (scenario.name,)):
-        found.setdefault((id(use.argument), use.template, *use.beside.items()), use)
+    found = every_use(scenario.spelled_out, jobs, subs)
+    return [use for use in found if use.argument.choices or use.argument.limits]
+
+
+def every_use(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]) -> list[Use]:
+    """Every value that is given to an argument, once for each; what follows another value stands there by that one's name."""
+    found: dict[tuple[Any, ...], Use] = {}
+    for use in _uses(scenario, jobs, sub_scenarios, None, "", (scenario.name,)):
+        found.setdefault((id(use.argument), use.template, use.is_stopped, *use.beside.items()), use)
     return list(found.values())
 
 
 def _uses(
     scenario: Scenario,
-    trees: Mapping[str, Any],
+    jobs: Mapping[str, Job],
     subs: Mapping[str, Scenario],
     given: Mapping[str, str] | None,
     at: str,
     path: tuple[str, ...],
+    all_stopped: bool = False,
 ) -> Iterator[Use]:
-    """`given` are the templates that a parent gives to this sub-scenario's arguments."""
+    """`given` are the templates that a parent gives to this sub-scenario's arguments; it may stop all of it."""
+    stopped = _stopped(scenario)
     for index, function in enumerate(scenario.functions):
         here = f"{at}openbach_functions.{index}"
-        for place, argument, value, beside in (*_times(function), *_job_values(function, trees)):
+        is_stopped = all_stopped or function["id"] in stopped
+        for place, argument, value, beside in (*_times(function), *_job_values(function, jobs)):
             template = str(value) if given is None else _composed(str(value), given)
             if template is not None:
                 others = {name: _composed(text, given) if given is not None else text for name, text in beside.items()}
                 known = {name: text for name, text in others.items() if text is not None}
-                yield Use(f"{here}.{place}", argument, template, known)
+                yield Use(f"{here}.{place}", argument, template, known, is_stopped)
         start = function.get("start_scenario_instance", {})
         sub = subs.get(str(start.get("scenario_name", "")))
         if sub is not None and sub.name not in path and isinstance(start["arguments"], dict):
@@ -252,7 +322,21 @@ def _uses(
                 composed = {name: _composed(text, given) for name, text in texts.items()}
                 texts = {name: text for name, text in composed.items() if text is not None}
             constants = {name: f"${name}" for name in sub.constants}
-            yield from _uses(sub, trees, subs, constants | texts, f"{here} > ", (*path, sub.name))
+            yield from _uses(sub, jobs, subs, constants | texts, f"{here}{WITHIN}", (*path, sub.name), is_stopped)
+
+
+def _stopped(scenario: Scenario) -> set[int]:
+    """The functions that another one stops, which does not itself wait for their end."""
+    found: set[int] = set()
+    for function in scenario.functions:
+        one = [
+            function.get(kind, {}).get("openbach_function_id")
+            for kind in ("stop_job_instance", "stop_scenario_instance")
+        ]
+        listed = function.get("stop_job_instances", {}).get("openbach_function_ids", [])
+        numbers = {*(listed if isinstance(listed, list) else []), *one}
+        found |= numbers - {*function.get("wait", {}).get("finished_ids", [])}
+    return found
 
 
 def _times(function: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
@@ -263,15 +347,14 @@ def _times(function: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any, di
 
 
 def _job_values(
-    function: Mapping[str, Any], trees: Mapping[str, Any]
+    function: Mapping[str, Any], jobs: Mapping[str, Job]
 ) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
     for job, arguments in jobs_started(function):
-        given = [one for one in job_values(trees[job], arguments) if one[0].type not in INSTANCE_TYPES]
+        given = [one for one in job_values(jobs[job].arguments, arguments) if one[0].type not in INSTANCE_TYPES]
         for argument, value in given:
-            if argument.choices or argument.limits:
-                asked = asked_beside(argument)
-                beside = {other.name: str(text) for other, text in given if other.name in asked}
-                yield f"start_job_instance.{job}.{argument.name}", argument, value, beside
+            asked = asked_beside(argument)
+            beside = {other.name: str(text) for other, text in given if other.name in asked}
+            yield f"start_job_instance.{job}.{argument.name}", argument, value, beside
 
 
 def _composed(template: str, given: Mapping[str, str]) -> str | None:
@@ -329,9 +412,7 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
     if not {*RANGE, *NAMING, *TOGETHER, NEEDS} & limits.keys() or not isinstance(limits.get("also", []), list):
-        raise InputError(
-            f"{at} should have a minimum, a maximum, a pattern, a folder, mentions, needs, refused or noted; also is a list"
-        )
+        raise InputError(f"{at} should have one of {', '.join((*RANGE, *NAMING, NEEDS, *TOGETHER))}; also is a list")
     for key in {*NAMING} & limits.keys():
         if limits[key] not in KINDS:
             raise InputError(f"{at}.{key} is {limits[key]!r}, and should be one of {', '.join(KINDS)}")

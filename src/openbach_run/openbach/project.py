@@ -20,7 +20,7 @@ import json
 import shutil
 import sys
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,10 @@ import yaml
 from openbach_run.additions import Additions
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, with_addresses
-from openbach_run.openbach.job_folders import Package, load_packages
+from openbach_run.openbach.job_folders import Package, faults, load_packages
 from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.playbooks import playbooks
+from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, read_scenario
 from openbach_run.openbach.values import jobs_started
 from openbach_run.paths import INVENTORY, PROJECT, REPOSITORY
@@ -88,6 +89,8 @@ def main(argv: list[str]) -> int:
     check_project_name(arguments.project)
     additions = Additions.beside_ours(arguments.additions)
     packages = load_packages(additions.jobs, additions)
+    for fault in faults(packages):
+        raise InputError(fault)
     inventory = load_inventory(arguments.inventory)
     scenarios = [
         with_addresses(one, inventory)
@@ -142,10 +145,21 @@ def write_json(file: Path, content: Any) -> None:
 # Scenarios and project
 
 
-def load_scenarios(folder: Path, packages: Mapping[str, Package], inventory: Path) -> list[Scenario]:
-    """The scenarios of a folder for an inventory, which name it or none; those that others start first."""
+def load_scenarios(
+    folder: Path, packages: Mapping[str, Package], inventory: Path, leave_out: Callable[[str], None] | None = None
+) -> list[Scenario]:
+    """The scenarios of a folder for an inventory, which name it or none; those that others start first. Raises InputError for
+    one that is malformed, unless `leave_out` is to be told of it."""
     jobs = {name: package.job for name, package in packages.items()}
-    read = [(file, read_scenario(file, jobs)) for file in sorted(folder.glob("*.json"))]
+    read: list[tuple[Path, Scenario]] = []
+    for file in sorted(folder.glob("*.json")):
+        try:
+            read.append((file, read_scenario(file, jobs)))
+        except InputError as error:
+            text = f"{file}: {error}" if isinstance(error, Malformed) else str(error)
+            if leave_out is None:
+                raise InputError(text) from error
+            leave_out(text)
     found = [one for file, one in read if inventory_file(one, file, None).resolve() in (INVENTORY, inventory.resolve())]
     return sorted(found, key=lambda scenario: any("start_scenario_instance" in one for one in scenario.functions))
 

@@ -105,10 +105,16 @@ def in_words(answer: Mapping[str, Any]) -> str:
 
 
 def _unwrapped(error: str) -> str:
-    """The text in Django's list of one text."""
-    return error[2:-2] if error.startswith(("['", '["')) else error.strip()
+    """The text in Django's list of one text; in words where it is Python's own."""
+    text = error[2:-2] if error.startswith(("['", '["')) else error.strip()
+    return IN_WORDS.get(text, text)
 
 
+IN_WORDS = {
+    "'property' object is not callable": "a condition cannot compare with a value (OpenBACH's code for it fails: "
+    "'property' object is not callable)",
+}
+"""What the backend says when Python fails in it."""
 JSON_TYPES = {
     str(dict): "a JSON object", str(list): "a list", str(str): "a text", str(int): "a whole number",
     str(float): "a number", str(NUMBER): "a number or a text",

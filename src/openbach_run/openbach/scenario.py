@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.functions import add_waits, read_function
 from openbach_run.openbach.job import Job
@@ -78,6 +78,12 @@ class Scenario:
         return {**constants, **dict.fromkeys(self._followers, SAME)}
 
     @property
+    def idle(self) -> dict[str, list[dict[str, str]]]:
+        """Name → when a value of it has no effect (`x-idle` of the file): {if: CONDITION (rules.py), because: TEXT}."""
+        declared = self.source.get("x-idle")
+        return declared if isinstance(declared, dict) else {}
+
+    @property
     def _followers(self) -> dict[str, list[str]]:
         """Name → the places of job arguments that have its value when it has one of its own."""
         followers = self.source.get("x-same")
@@ -130,24 +136,6 @@ def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
 def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:
     key, *rest = path
     return {**tree, key: _with_value(tree[key], rest, value) if rest else value}
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file; InputError with line and column if it is broken."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}, line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from error
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from error
-    except RecursionError:
-        raise InputError(f"{path}: JSON nested too deeply") from None
 
 
 def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from openbach_run.errors import InputError
+from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import near
 from openbach_run.paths import SCENARIOS
 from openbach_run.topology.references import listed
@@ -42,6 +43,18 @@ def _with_keys(allowed: Mapping[str, Callable[[Any], bool]], *needed: str) -> Ca
     )
 
 
+def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def _is_condition(value: Any) -> bool:
+    try:
+        rules.check(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 Shape = tuple[Callable[[Any], bool], str]
 TEXTS: Shape = (_by_name(_is_text), "texts by name")
 NAMED: dict[str, Shape] = {
@@ -52,6 +65,10 @@ NAMED: dict[str, Shape] = {
     ),
     "addresses": TEXTS,
     "values": TEXTS,
+    "idle": (
+        _by_name(_list_of(_with_keys({"if": _is_condition, "because": _is_text}, "if", "because"))),
+        "by name, a list of {if: CONDITION, because: TEXT}: with which other values it has no effect",
+    ),
     "groups": (_by_name(is_labels), "lists of functions by name"),
     "functions": (_by_name(lambda value: isinstance(value, dict)), "functions by label"),
 }

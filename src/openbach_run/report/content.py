@@ -39,9 +39,10 @@ from openbach_run.report.words import (
     title_of,
     value_of,
 )
-from openbach_run.results.chance import MIN_SEEDS, WARNING, is_random
+from openbach_run.results.chance import MIN_SEEDS, WARNING
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.tables import Markdown, Table, plain
+from openbach_run.satellite.given import is_random
 
 COMPARED = 4
 """Fewer comparisons with the baseline are read in their table."""

@@ -12,9 +12,10 @@ from typing import Any
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import Campaigns, Cell, file_name, matches, name_of
 from openbach_run.report.words import figure, said
-from openbach_run.results.chance import WARNING, is_random
+from openbach_run.results.chance import WARNING
 from openbach_run.results.intervals import ratio
 from openbach_run.results.tables import Table
+from openbach_run.satellite.given import is_random
 from openbach_run.yaml_files import read_yaml
 
 LEAST_RANKED = 3

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import link_file
 import presets
 from presets import NONE, PRESET, Preset
 
+from openbach_run.additions import Additions
 from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
+from openbach_run.results.chance import RANDOM
+from openbach_run.units import number
 
 
 def read_link_file(path: Path) -> str:
@@ -24,6 +29,7 @@ def read_link_file(path: Path) -> str:
     return path.read_text(encoding="utf-8-sig")
 
 
+LINK_FILE = "link_file"
 ORBIT = "orbit"
 """The argument that names a satellite."""
 Presets = Mapping[str, Preset]
@@ -32,12 +38,16 @@ Presets = Mapping[str, Preset]
 
 def read_presets(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, Preset]:
     """The presets of those names that have a file. Raises InputError with the line of the first mistake."""
+    return {name: read_preset(files[name]) for name in names if name in files}
+
+
+def read_preset(file: Path) -> Preset:
+    """The preset of a file. Raises InputError with the line of the first mistake."""
     try:
-        found = {name: presets.read(files[name]) for name in names if name in files}
-        for preset in found.values():
-            if preset.link_file:
-                link_file.check(preset.link_file)
-        return found
+        preset = presets.read(file)
+        if preset.link_file:
+            link_file.check(preset.link_file)
+        return preset
     except (presets.PresetError, link_file.LinkFileError) as error:
         raise InputError(str(error)) from error
 
@@ -46,14 +56,73 @@ def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
     """The values of a cell with those that are in force on its link in place of `preset`: what its satellite has, or the
     default. Of the two ways to name a buffer one is `none`. Raises InputError."""
     preset = of_orbits.get(cell.get(ORBIT, ""))
-    if preset is None or PRESET not in cell.values():
-        return dict(cell)
     try:
-        texts = presets.in_force(cell, preset)
+        texts = presets.in_force(cell, preset or Preset()) if preset or LINK_FILE in cell else {}
     except ValueError as error:
         raise InputError(str(error)) from error
+    if preset is None or PRESET not in cell.values():
+        return dict(cell)
     if "buffer_bdp" in cell:
         bdp = texts["buffer"].removesuffix("BDP")
         in_bdp = cell.get("buffer", PRESET) in (PRESET, NONE) and bdp != texts["buffer"]
         texts |= {"buffer": NONE, "buffer_bdp": bdp} if in_bdp else {"buffer_bdp": NONE}
     return {name: texts.get(name, value) for name, value in cell.items()}
+
+
+def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
+    """What of its satellite a cell of these values does not have."""
+    orbit = cell.get(ORBIT, "")
+    if orbit not in of_orbits or not of_orbits[orbit].constellation:
+        return []
+    place = f"takes the place of the constellation of {ORBIT}={orbit}, with its delays, handovers and outages"
+    for name in (LINK_FILE, "delay_ms"):
+        if cell.get(name, NONE) != NONE:
+            return [f"{name}={cell[name]} {place}"]
+    return []
+
+
+def is_random(
+    cell: Mapping[str, str], of_satellites: Presets | None = None, impairments: Mapping[str, Path] | None = None
+) -> bool:
+    """Whether packets are lost or delayed at random on a link of the cell: as its values say, or a file that they name
+    (one that cannot be read may). `same` is the value of another argument, which counts by itself."""
+    if any(number(cell.get(name, "")) for name in RANDOM):
+        return True
+    profiles = Additions().all("impairments") if impairments is None else impairments
+    file = cell.get(LINK_FILE, NONE)
+    if file != NONE and _loses_at_random(file):
+        return True
+    if cell.get("impairment", NONE) != NONE and _is_random_profile(profiles.get(cell["impairment"])):
+        return True
+    known = of_satellites or {}
+    if ORBIT in cell and cell[ORBIT] not in known and cell.get("rate") == NONE and file == NONE:
+        return True
+    return any(_is_random_satellite(known[value], name, cell) for name, value in cell.items() if value in known)
+
+
+def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> bool:
+    if preset.link_file:
+        return _loses_at_random(str(preset.link_file))
+    left_to_it = name != ORBIT and PRESET in cell.values()
+    return left_to_it and any(number(preset.values.get(one, "")) for one in RANDOM)
+
+
+def _loses_at_random(file: str) -> bool:
+    try:
+        return _lossy(file, Path(file).stat().st_mtime_ns)
+    except (OSError, ValueError):
+        return True
+
+
+@lru_cache
+def _lossy(file: str, changed_ns: int) -> bool:
+    """Kept: the cells of a campaign have the same files."""
+    return link_file.check(file).is_random
+
+
+def _is_random_profile(file: Path | None) -> bool:
+    if file is None:
+        return True
+    profile = read_json(file)
+    parts = ("jitter_ms", "loss_pct", "reorder_pct", "duplicate_pct")
+    return not isinstance(profile, dict) or any(profile.get(part) for part in parts)

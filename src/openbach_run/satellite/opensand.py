@@ -28,6 +28,8 @@ def read_delays(path: Path) -> Delays:
             row = ROW.fullmatch(text)
             if not row:
                 raise LinkFileError(path, f"{text!r} is not a time (in refresh periods) and a delay (ms)", number)
+            if int(row[1]) in delays:
+                raise LinkFileError(path, f"a second delay at {row[1]} refresh periods: give one", number)
             delays[int(row[1])] = int(row[2])
     if not delays:
         raise LinkFileError(path, "no delay in it")

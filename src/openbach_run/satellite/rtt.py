@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Round-trip times that somebody measured, as delay and loss of a link: from ping, irtt or a CSV file.
 
-    ping -D -O -i 0.2 HOST > ping.txt              -D writes the time of each answer; without it --interval-s gives the period
+    ping -D -O -i 0.2 HOST > ping.txt              -D writes the time of each answer
     irtt client -i 100ms -d 10m -o irtt HOST       writes irtt.json.gz
     time_s,rtt_ms                                  an empty rtt_ms is a probe without an answer
 
-Each direction gets half of the round-trip time: the median over a bin. Of the probes sent in a bin, the lost ones are its
-loss. Where irtt knows in which direction a packet was lost, that direction has the loss; otherwise a probe survives
+Each direction gets half of the round-trip time: the median of each second, or each probe's where they are further apart.
+Loss is a share of many probes: of a window with at least 20 lost ones of at least 100. Probes that were lost in a row are an
+outage, if chance would not have made so many of such rows; one lost probe never is. With --bin-s the loss of each bin is the
+share of its own probes.
+Where irtt knows in which direction a packet was lost, that direction has the loss; otherwise a probe survives
 each direction with the same probability, the square root of the share that was answered. Probes are sent on
-the user's side: the return direction is theirs.
+the user's side: the return direction is theirs. Several runs of ping in one file follow each other without the time between.
 """
 
 from __future__ import annotations
@@ -17,21 +20,35 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import groupby
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from link_file import FILE_BYTES, Change, LinkFileError, State, lines
 
 GZIP = b"\x1f\x8b"
-ANSWER = re.compile(r"(?:\[([0-9]+\.[0-9]+)\] )?.*icmp_seq[=: ]([0-9]+).* time[=<]([0-9.]+) ?ms(?!.*DUP!)")
-SENT = re.compile("([0-9]+) packets transmitted")
+ANSWER = re.compile(r"(?:\[([0-9]+\.[0-9]+)\] )?.*icmp_seq[=: ]([0-9]+).* time[=<]([0-9.,]+) ?ms")
+DUPLICATE = "DUP!"
+LIKE_AN_ANSWER = re.compile(r"bytes from .*icmp_seq")
+BEGIN = re.compile("PING ")
+SENT = re.compile("([0-9]+) packets transmitted(?:.*, time ([0-9]+) ?ms)?")
 SEQUENCE_NUMBERS = 1 << 16
 """An ICMP sequence number has 16 bits; ping begins again at 0."""
+OUT_OF_ORDER = 50
+"""An answer that is more probes late than this belongs to another run of ping."""
 PROBES = 10_000_000
 IRTT_LOST = {"false": "", "true": "unknown", "true_up": "return", "true_down": "forward"}
+USUAL_INTERVAL_S = 1.0
+"""Of ping."""
+DELAY_BIN_S = 1.0
+LEAST_PROBES, LEAST_LOST = 100, 20
+"""Of a share that is a rate: with 20 lost probes its standard error is a fifth of it."""
+UNLIKELY = 0.01
+"""Probability below which rows of lost probes are no chance."""
 
 
 @dataclass(frozen=True)
@@ -44,32 +61,134 @@ class Probe:
     lost: str = ""
 
 
-def read(path: Path, interval_s: float) -> list[Probe]:
-    """The probes of a file in the order of their time, from 0 s on; at least one was answered. `interval_s` is used for
-    ping's output without times. Raises LinkFileError."""
+class Measured(NamedTuple):
+    """Probes in the order of their time, from 0 s on, of which at least one was answered; what was assumed of them."""
+
+    probes: list[Probe]
+    assumed: list[str]
+
+    @property
+    def end_s(self) -> float:
+        """When the next probe would have been sent."""
+        return round(self.probes[-1].time_s + _period_s(self.probes), 9)
+
+
+def read(path: Path, interval_s: float | None) -> Measured:
+    """The probes of a file. `interval_s` is the time between two of ping's, which else are as ping says or, if it does not, a
+    second apart. Raises LinkFileError."""
     head = _head(path)
-    if head.startswith(GZIP) or head.lstrip().startswith(b"{"):
-        probes = _irtt(path, compressed=head.startswith(GZIP))
+    if head.startswith(GZIP) or head.removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
+        measured = Measured(_irtt(path, compressed=head.startswith(GZIP)), [])
     elif b"rtt_ms" in head:
-        probes = _csv(path)
+        measured = _csv(path)
     else:
-        probes = _ping(path, interval_s)
-    if all(probe.lost for probe in probes):
+        measured = _ping(path, interval_s)
+    if all(probe.lost for probe in measured.probes):
         raise LinkFileError(
             path, "no round-trip time in it: give the output of ping or irtt, or CSV with time_s,rtt_ms"
         )
-    return sorted(probes, key=lambda probe: probe.time_s)
+    if any(probe.lost == "unknown" for probe in measured.probes):
+        measured.assumed.append("in which direction a probe was lost is not known: both lose the same")
+    return measured._replace(probes=sorted(measured.probes, key=lambda probe: probe.time_s))
 
 
-def changes(probes: list[Probe], bin_s: float, rate_bps: float) -> Iterator[Change]:
-    """Delay and loss of each bin that has probes; a bin without an answer keeps the delay of the one before."""
+def changes(probes: list[Probe], bin_s: float | None, rate_bps: float) -> Iterator[Change]:
+    """Delay and loss over time; what has no answer keeps the delay before. With `bin_s` loss, too, is that of each bin."""
+    if bin_s is not None:
+        delays = losses = _bins(probes, bin_s)
+    else:
+        delays, losses = _bins(probes, max(DELAY_BIN_S, _period_s(probes))), _loss_windows(probes)
+    starts = dict(delays)
+    windows = {time_s: _losses_pct(sent) for time_s, sent in losses}
     delay_ms = next(probe.rtt_ms for probe in probes if not probe.lost) / 2
-    for number, grouped in groupby(probes, key=lambda probe: math.floor(probe.time_s / bin_s)):
-        sent = list(grouped)
-        if answered := [probe.rtt_ms for probe in sent if not probe.lost]:
+    loss_pct: dict[str, float] = {}
+    for time_s in sorted({*starts, *windows}):
+        if answered := [probe.rtt_ms for probe in starts.get(time_s, ()) if not probe.lost]:
             delay_ms = median(answered) / 2
-        for direction, loss_pct in _losses_pct(sent).items():
-            yield Change(round(number * bin_s, 9), direction, State(rate_bps, round(delay_ms, 6), round(loss_pct, 4)))
+        loss_pct = windows.get(time_s, loss_pct)
+        for direction, share_pct in loss_pct.items():
+            yield Change(time_s, direction, State(rate_bps, round(delay_ms, 6), round(share_pct, 4)))
+
+
+Groups = list[tuple[float, list[Probe]]]
+"""From when on, and the probes of that time."""
+
+
+def _bins(probes: list[Probe], bin_s: float) -> Groups:
+    """The probes of each bin that has any."""
+    grouped = groupby(probes, key=lambda probe: math.floor(probe.time_s / bin_s))
+    return [(round(number * bin_s, 9), list(sent)) for number, sent in grouped]
+
+
+def _loss_windows(probes: list[Probe]) -> Groups:
+    """The probes by outages, and between these by windows that are long enough for a share that is a rate: what is left at
+    the end is part of the last one. A window that an outage interrupts goes on after it."""
+    rows = _rows(probes)
+    least = _least_outage(rows)
+    others = [probe for row in rows if not _is_outage(row, least) for probe in row]
+    windows: list[list[Probe]] = [[]]
+    for probe in others:
+        whole = len(windows[-1]) >= LEAST_PROBES and sum(bool(one.lost) for one in windows[-1]) >= LEAST_LOST
+        if whole:
+            windows.append([])
+        windows[-1].append(probe)
+    if len(windows) > 1 and sum(bool(one.lost) for one in windows[-1]) < LEAST_LOST:
+        last = windows.pop()
+        windows[-1] += last
+    window_of = {id(probe): window for window in windows for probe in window}
+    groups: Groups = []
+    for row in rows:
+        for probe in row[:1] if _is_outage(row, least) else row:
+            group = row if _is_outage(row, least) else window_of[id(probe)]
+            if not groups or groups[-1][1] is not group:
+                groups.append((0.0 if not groups else round(probe.time_s, 9), group))
+    return groups
+
+
+def outages(probes: list[Probe]) -> list[list[Probe]]:
+    """The rows of lost probes that are outages."""
+    rows = _rows(probes)
+    least = _least_outage(rows)
+    return [row for row in rows if _is_outage(row, least)]
+
+
+def _rows(probes: list[Probe]) -> list[list[Probe]]:
+    """Probes in a row that were all answered, or all lost."""
+    return [list(row) for _, row in groupby(probes, key=lambda probe: bool(probe.lost))]
+
+
+def _is_outage(row: Sequence[Probe], least: int) -> bool:
+    return bool(row[0].lost) and len(row) >= least > 1
+
+
+def _least_outage(rows: list[list[Probe]]) -> int:
+    """From how many lost probes on a row of them is an outage: there are so many of these rows that chance would not make
+    them, if it lost what is no outage. 0 if there is none."""
+    probes = sum(map(len, rows))
+    lengths = [len(row) for row in rows if row[0].lost]
+    least, found = 0, -1
+    while found != least:
+        found = least
+        by_chance = [length for length in lengths if not found or length < found]
+        others = probes - sum(lengths) + sum(by_chance)
+        share = sum(by_chance) / others
+        for length in range(2, max(lengths, default=0) + 1):
+            expected = others * (1 - share) * share**length
+            if _at_least(sum(one >= length for one in lengths), expected) < UNLIKELY:
+                least = length
+                break
+    return least
+
+
+def _at_least(count: int, expected: float) -> float:
+    """The probability of at least so many, where so many are expected (Poisson)."""
+    if count == 0:
+        return 1.0
+    term = total = math.exp(-expected)
+    for number in range(1, count):
+        term *= expected / number
+        total += term
+    return max(0.0, 1.0 - total)
 
 
 def _losses_pct(sent: list[Probe]) -> dict[str, float]:
@@ -93,43 +212,109 @@ def _head(path: Path) -> bytes:
         raise LinkFileError(path, error.strerror or str(error)) from error
 
 
-def _ping(path: Path, interval_s: float) -> list[Probe]:
-    """ping counts probes from 1 (iputils) or 0 (BSD). Missing numbers were lost; those before the first and after the last
-    answer are known from the summary at its end."""
-    answers: dict[int, tuple[float | None, float]] = {}
-    wrapped = newest = sent = 0
+@dataclass
+class _Run:
+    """A run of ping: by sequence number when an answer came (if ping wrote that) and after how long, and what is in the
+    summary at its end."""
+
+    answers: dict[int, tuple[float | None, float]] = field(default_factory=dict)
+    newest: int = 0
+    wrapped: int = 0
+    sent: int = 0
+    sending_s: float | None = None
+
+    def is_of_another(self, sequence: int) -> bool:
+        """Whether the answer to this one is that of another run: it is there already, or too late."""
+        if sequence < self.newest - SEQUENCE_NUMBERS // 2:
+            return False  # the numbers begin again
+        return self.wrapped + sequence in self.answers or sequence < self.newest - OUT_OF_ORDER
+
+    def add(self, sequence: int, replied_s: float | None, rtt_ms: float) -> None:
+        if sequence < self.newest - SEQUENCE_NUMBERS // 2:
+            self.wrapped += SEQUENCE_NUMBERS
+        self.newest = sequence
+        self.answers[self.wrapped + sequence] = replied_s, rtt_ms
+
+    def span(self) -> tuple[int, int]:
+        """The numbers of the first and the last probe. ping counts them from 1 (iputils) or 0 (BSD)."""
+        first = (0 if 0 in self.answers else 1) if self.sent else min(self.answers)
+        return first, max(*self.answers, first + self.sent - 1)
+
+    def dated(self) -> list[tuple[int, float]]:
+        """Number and time of sending, where ping wrote when the answer came."""
+        return [(number, at_s - rtt_ms / 1000) for number, (at_s, rtt_ms) in self.answers.items() if at_s is not None]
+
+    def period_s(self) -> float | None:
+        """Time between two probes, if ping tells: by the first and the last answer, or the summary."""
+        if len(dated := self.dated()) > 1:
+            (low, low_s), (high, high_s) = min(dated), max(dated)
+            return max((high_s - low_s) / (high - low), 1e-6)
+        if self.sending_s and self.sent > 1:
+            return self.sending_s / (self.sent - 1)
+        return None
+
+
+def _ping(path: Path, interval_s: float | None) -> Measured:
+    """Missing numbers were lost; those before the first and after the last answer are known from the summary at the end."""
+    runs = [run for run in _runs(path) if run.answers or run.sent]
+    if not any(run.answers for run in runs):
+        return Measured([], [])
+    _refuse_overlaps(path, runs)
+    assumed = []
+    if len(runs) > 1:
+        assumed.append(
+            f"{len(runs)} runs of ping are in the file: one follows the other, without the time between them"
+        )
+    if any(run.period_s() is None for run in runs) and interval_s is None:
+        assumed.append(f"ping has not written when it sent: a probe each {USUAL_INTERVAL_S:g} s (--interval-s)")
+    probes: list[Probe] = []
+    start_s = 0.0
+    for run in runs:
+        period_s = (run.period_s() if run.dated() else interval_s or run.period_s()) or interval_s or USUAL_INTERVAL_S
+        first, last = run.span() if run.answers else (1, run.sent)
+        _refuse_too_many(path, last - first + len(probes))
+        for number in range(first, last + 1):
+            _, rtt_ms = run.answers.get(number, (None, 0.0))
+            lost = "" if number in run.answers else "unknown"
+            probes.append(Probe(start_s + (number - first) * period_s, rtt_ms, lost))
+        start_s += (last - first + 1) * period_s
+    return Measured(probes, assumed)
+
+
+def _runs(path: Path) -> list[_Run]:
+    """The runs of ping in a file: each begins with a line `PING …`, or where the numbers begin again without a reason."""
+    runs = [_Run()]
     for number, text in lines(path):
+        if BEGIN.match(text) and runs[-1].answers:
+            runs.append(_Run())
         if found := SENT.search(text):
-            sent = int(found[1])
-        if not (answer := ANSWER.match(text)):
+            runs[-1].sent = int(found[1])
+            runs[-1].sending_s = int(found[2]) / 1000 if found[2] else None
+        answer = ANSWER.match(text)
+        if not answer:
+            if LIKE_AN_ANSWER.search(text):
+                raise LinkFileError(path, f"{text!r} is no answer that is understood: it has no time=… ms", number)
             continue
-        sequence = int(answer[2])
-        if sequence < newest - SEQUENCE_NUMBERS // 2:
-            wrapped += SEQUENCE_NUMBERS
-        newest = sequence
-        rtt_ms = _number(path, answer[3], "time", number)
-        replied_s = None if answer[1] is None else float(answer[1])
-        answers.setdefault(wrapped + sequence, (replied_s, rtt_ms))
-    if not answers:
-        return []
-    first = (0 if 0 in answers else 1) if sent else min(answers)
-    last = max(*answers, first + sent - 1)
-    _refuse_too_many(path, last - first)
-    period_s = _period_s(answers, interval_s)
-    unanswered = None, 0.0
-    return [
-        Probe((number - first) * period_s, answers.get(number, unanswered)[1], "" if number in answers else "unknown")
-        for number in range(first, last + 1)
-    ]
+        if DUPLICATE in text:
+            continue
+        sequence, rtt_ms = int(answer[2]), _number(path, answer[3].replace(",", "."), "time", number)
+        if runs[-1].sent or runs[-1].is_of_another(sequence):
+            runs.append(_Run())
+        runs[-1].add(sequence, None if answer[1] is None else float(answer[1]), rtt_ms)
+    return runs
 
 
-def _period_s(answers: dict[int, tuple[float | None, float]], interval_s: float) -> float:
-    """Time between two probes: from the times of the first and the last answer, if ping wrote any."""
-    dated = [(number, at_s - rtt_ms / 1000) for number, (at_s, rtt_ms) in answers.items() if at_s is not None]
-    if len(dated) < 2:
-        return interval_s
-    (low, low_s), (high, high_s) = min(dated), max(dated)
-    return max((high_s - low_s) / (high - low), 1e-6)
+def _refuse_overlaps(path: Path, runs: list[_Run]) -> None:
+    times_s = [[at_s for _, at_s in run.dated()] for run in runs]
+    for before, after in pairwise(filter(None, times_s)):
+        if min(after) < max(before):
+            raise LinkFileError(path, "two runs of ping were at the same time: give a file with one of them")
+
+
+def _period_s(probes: Sequence[Probe]) -> float:
+    """The usual time between two probes."""
+    gaps_s = [after.time_s - before.time_s for before, after in pairwise(probes) if after.time_s > before.time_s]
+    return median(gaps_s) if gaps_s else USUAL_INTERVAL_S
 
 
 def _irtt(path: Path, compressed: bool) -> list[Probe]:
@@ -150,9 +335,10 @@ def _irtt(path: Path, compressed: bool) -> list[Probe]:
         raise LinkFileError(path, f"not the JSON of `irtt client -o`: {type(error).__name__}: {error}") from error
 
 
-def _csv(path: Path) -> list[Probe]:
+def _csv(path: Path) -> Measured:
     columns: list[str] = []
-    probes: list[Probe] = []
+    runs: list[list[Probe]] = [[]]
+    assumed: list[str] = []
     for number, text in lines(path):
         if not text or text.startswith("#"):
             continue
@@ -162,14 +348,36 @@ def _csv(path: Path) -> list[Probe]:
                 raise LinkFileError(path, f"the columns are {', '.join(cells)}; they should be time_s,rtt_ms", number)
             columns = cells
             continue
+        if cells == columns:
+            runs.append([])
+            continue
         if len(cells) != len(columns):
             raise LinkFileError(path, f"{len(cells)} cells; the header has {len(columns)}", number)
         row = dict(zip(columns, cells, strict=True))
         time_s = _number(path, row["time_s"], "time_s", number)
+        if runs[-1] and time_s <= runs[-1][0].time_s < runs[-1][-1].time_s:
+            runs.append([])
+        elif runs[-1] and time_s < runs[-1][-1].time_s and not assumed:
+            assumed.append(f"times go back (first in line {number}): the probes are in the order of their times")
         rtt = row["rtt_ms"]
-        probes.append(Probe(time_s, _number(path, rtt, "rtt_ms", number) if rtt else 0.0, "" if rtt else "unknown"))
-    first_s = min((probe.time_s for probe in probes), default=0.0)
-    return [Probe(probe.time_s - first_s, probe.rtt_ms, probe.lost) for probe in probes]
+        lost = "" if rtt else "unknown"
+        runs[-1].append(Probe(time_s, _number(path, rtt, "rtt_ms", number) if rtt else 0.0, lost))
+    if len(runs := [run for run in runs if run]) > 1:
+        assumed.append(
+            f"{len(runs)} measurements are in the file: one follows the other, without the time between them"
+        )
+    return Measured(_appended(runs), assumed)
+
+
+def _appended(runs: list[list[Probe]]) -> list[Probe]:
+    """The probes of several measurements one after the other, from 0 s on."""
+    probes: list[Probe] = []
+    start_s = 0.0
+    for run in runs:
+        run.sort(key=lambda probe: probe.time_s)
+        probes += [replace(probe, time_s=start_s + probe.time_s - run[0].time_s) for probe in run]
+        start_s = probes[-1].time_s + _period_s(run)
+    return probes
 
 
 def _number(path: Path, cell: str, column: str, line: int) -> float:

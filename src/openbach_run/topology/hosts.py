@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 MAIN_TABLE = "main"
+CAPTURED_MAX = 256  # interfaces: INTERFACES_MAX of kernel/src/capture.c
+INTERFACES_MAX = 240  # of a topology in the virtual engine: jobs add tunnels
 MTU = 1500
 
 
@@ -72,6 +74,11 @@ class Inventory(NamedTuple):
 
     hosts: tuple[Host, ...]
     networks: dict[str, Network]
+
+    @property
+    def interfaces(self) -> int:
+        """How many there are, with those of the switches of LANs."""
+        return sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in self.attached())
 
     def host(self, entity: str) -> Host | None:
         return next((host for host in self.hosts if host.entity == entity), None)

@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.topology.hosts import MAIN_TABLE, MTU, Host, Interface, Inventory, Network, Route, Rule
+from openbach_run.topology.hosts import (
+    CAPTURED_MAX,
+    INTERFACES_MAX,
+    MAIN_TABLE,
+    MTU,
+    Host,
+    Interface,
+    Inventory,
+    Network,
+    Route,
+    Rule,
+)
 from openbach_run.yaml_files import read_yaml
 
 INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
@@ -22,6 +33,7 @@ NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 ENTITY_PREFIX = "satvpn_"
 """Entities have it, because OpenBACH starts none whose name another project has, too; a host's own name is without it."""
 HOST_KEYS = ("satvpn_role", "satvpn_forwarding", "satvpn_interfaces", "satvpn_routes", "satvpn_rules")
+GROUP_KEYS = ("vars", "hosts", "children")
 GLOBAL_KEYS = ("satvpn_networks",)
 MTU_MIN, MTU_MIN_IPV6, MTU_MAX = 68, 1280, 65535  # RFC 791, RFC 8200, a veth's
 TABLE_MAX = 252  # Linux has 253 to 255 itself: default, main, local
@@ -41,6 +53,16 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 def load_inventory(path: Path) -> Inventory:
     """Read and check an Ansible YAML inventory. Raises InputError: file, key, what would be right."""
     return _Reader(path).inventory(read_yaml(path))
+
+
+def check_size(inventory: Inventory, file: Path) -> None:
+    """Raises InputError for more interfaces than a guest of the virtual engine has."""
+    if inventory.interfaces > INTERFACES_MAX:
+        raise InputError(
+            f"{file}: {inventory.interfaces} interfaces, with those of the switches; the virtual engine has at most "
+            f"{INTERFACES_MAX}: its kernel has a table of {CAPTURED_MAX} for the capture of every packet "
+            "(kernel/src/capture.c), and jobs add tunnels. --engine native has no such limit"
+        )
 
 
 def agent_addresses(path: Path) -> dict[str, str]:
@@ -72,7 +94,7 @@ class _Reader:
         entry = self.mapping(value, key)
         for name, given in entry.items():
             if name not in keys:
-                raise self.error(f"{key}.{name}", f"unknown key; there are {_listed(keys)}")
+                raise self.error(f"{key}.{name}", f"no such key; {_near(name, keys)}there are {_listed(keys)}")
             kind = keys[name]
             if not isinstance(given, kind) or given == "" or (isinstance(given, bool) and kind is int):
                 raise self.error(f"{key}.{name}", f"{WORDS[kind]} is expected here, not {_short(given)}")
@@ -123,6 +145,11 @@ class _Reader:
         self, group: dict[str, Any], key: str, inherited: dict[str, Any]
     ) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(entity, key, variables) of each host below a group; a closer variable wins, as in Ansible."""
+        for name in group:
+            if name not in GROUP_KEYS:
+                raise self.error(
+                    f"{key}.{name}", f"no such key; {_near(name, GROUP_KEYS)}there are {_listed(GROUP_KEYS)}"
+                )
         own = self.mapping(group.get("vars"), f"{key}.vars")
         known = {**inherited, **own}
         self.check_variables(own, f"{key}.vars")
@@ -136,7 +163,10 @@ class _Reader:
     def check_variables(self, values: Iterable[str], key: str) -> None:
         for name in values:
             if name.startswith("satvpn_") and name not in HOST_KEYS + GLOBAL_KEYS:
-                raise self.error(f"{key}.{name}", f"unknown variable; there are {_listed(HOST_KEYS)}")
+                known = f"{_near(name, HOST_KEYS)}there are {_listed(HOST_KEYS)}"
+                raise self.error(f"{key}.{name}", f"no such variable; {known}")
+            if name not in HOST_KEYS + GLOBAL_KEYS and (meant := _near(name, HOST_KEYS + GLOBAL_KEYS, 0.8)):
+                raise self.error(f"{key}.{name}", f"is not read; {meant}".rstrip())
 
     # Networks
 
@@ -369,6 +399,14 @@ def _place(route: Route) -> tuple[object, ...]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
+
+
+def _near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """`did you mean x? `, or nothing."""
+    from difflib import get_close_matches  # not at start: an inventory that is right has no use for it
+
+    close = get_close_matches(name, list(known), 1, likeness)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def _short(value: object) -> str:

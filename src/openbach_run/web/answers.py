@@ -98,7 +98,7 @@ async def json_body(request: Request) -> dict[str, Any]:
 def read_json(sent: bytes) -> Any:
     """What somebody has sent. Texts, numbers and depth are such that an answer can hold them again. Raises ValueError,
     RecursionError."""
-    read = json.loads(sent.decode(), parse_constant=_no_number, parse_float=_finite)
+    read = json.loads(sent.decode("utf-8-sig"), parse_constant=_no_number, parse_float=_finite)
     json.dumps(read, ensure_ascii=False).encode()
     return read
 

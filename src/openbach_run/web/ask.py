@@ -163,7 +163,7 @@ def _field_of(words: str, given: Mapping[str, Sequence[str]]) -> str:
 
 
 def _notes(services: Services, campaign: Campaign) -> list[str]:
-    notes = notes_of(campaign, services.platform.jobs)
+    notes = notes_of(campaign, services.platform.packages)
     if len(campaign.every_seed) == 1 and campaign.is_random:
         notes.append(WARNING.replace("--seeds 5", "seeds 5"))
     return notes

@@ -22,7 +22,7 @@ from openbach_run.engine.contract import Engine
 from openbach_run.engine.platform.rest import CONTROLLER_FILE, write_access
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
-from openbach_run.openbach.job_folders import Package, load_packages, parts_of
+from openbach_run.openbach.job_folders import Package, faults, load_packages, parts_of, well_formed
 from openbach_run.openbach.project import load_scenarios
 from openbach_run.paths import CONTROLLER_PORT, REPOSITORY
 from openbach_run.progress import Reporter
@@ -37,10 +37,17 @@ BACKLOG = 512
 LOCK = "serve.lock"
 
 
+def _warn(fault: str) -> None:
+    print(f"openbach-run: warning: {fault}: it is left out", file=sys.stderr)
+
+
 def serve(arguments: argparse.Namespace) -> None:
     """Until Ctrl-C. Raises InputError."""
     additions = Additions.beside_ours(arguments.additions)
     packages = load_packages([*arguments.jobs, *additions.jobs], additions)
+    for fault in faults(packages):
+        _warn(fault)
+    packages = well_formed(packages)
     if arguments.web_ui is not None and not (arguments.web_ui / "index.html").is_file():
         raise InputError(f"--web-ui {arguments.web_ui}: has no index.html; name the folder of the built web UI")
     sessions = Sessions(None if arguments.password_file is None else read_password(arguments.password_file))
@@ -69,7 +76,7 @@ def application(
     inventory = load_inventory(arguments.inventory)
     given = agent_addresses(arguments.inventory)
     addresses = {host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts}
-    scenarios = load_scenarios(REPOSITORY / "scenarios", packages, arguments.inventory)
+    scenarios = load_scenarios(REPOSITORY / "scenarios", packages, arguments.inventory, _warn)
     with Reporter(quiet=False) as reporter:
         engine_for(packages, additions, {"jobs": [name for name, one in packages.items() if one.files]}, reporter)
 
@@ -142,7 +149,7 @@ def engine_for(
 def read_password(file: Path) -> str:
     """Raises InputError."""
     try:
-        password = file.read_text(encoding="utf-8").partition("\n")[0].strip()
+        password = file.read_text(encoding="utf-8-sig").partition("\n")[0].strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--password-file {file}: {error}") from error
     if len(password) < LEAST_PASSWORD:

@@ -74,6 +74,12 @@ class ControllerEngine:
         self._starting = threading.Lock()
         self._stopping = threading.Event()
 
+    def look(self) -> str:
+        """Logs in and checks the platform. Raises SetupError with all that is missing."""
+        self._controller.log_in()
+        self._check_platform()
+        return ""
+
     def prepare(self, progress: Progress) -> None:
         """Logs in, checks the platform, uploads the scenarios. Raises SetupError with all that is missing."""
         where = self._controller.access.url

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 import requests
 
 from openbach_run.errors import InputError, SetupError
-from openbach_run.openbach.scenario import read_json
+from openbach_run.json_files import read_json
 from openbach_run.paths import CONTROLLER_PORT
 
 TIMEOUT_S = 30.0

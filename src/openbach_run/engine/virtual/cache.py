@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from openbach_run.errors import SetupError
@@ -39,9 +40,43 @@ def content_hash(files: Iterable[Path], root: Path, *more: str) -> str:
     return digest.hexdigest()[:16]
 
 
+class NotMade(Exception):
+    """Something is not in the cache, and nothing is to be made now; the text is its name."""
+
+
+_LOOKS_ONLY = ContextVar("looks only", default=False)
+
+
+@contextmanager
+def looking_only() -> Iterator[None]:
+    """Within it `made_once` and `refuse_to_make` raise NotMade where anything would have to be made."""
+    before = _LOOKS_ONLY.set(True)
+    try:
+        yield
+    finally:
+        _LOOKS_ONLY.reset(before)
+
+
+def looks_only() -> bool:
+    """Whether nothing is to be made now."""
+    return _LOOKS_ONLY.get()
+
+
+def refuse_to_make(name: str) -> None:
+    """Raises NotMade if nothing is to be made now."""
+    if _LOOKS_ONLY.get():
+        raise NotMade(name)
+
+
 def made_once(place: Path, make: Callable[[Path], None]) -> Path:
     """`place`, made by `make(directory)` if it is not there yet, or not as it was made; another process that makes the
     same is waited for. Raises SetupError for a cache that this user cannot read or write."""
+    if _LOOKS_ONLY.get() and not (place.exists() and _is_whole(place)):
+        refuse_to_make(place.name.rpartition("-")[0])
+    return _made(place, make)
+
+
+def _made(place: Path, make: Callable[[Path], None]) -> Path:
     lock, unfinished = (place.with_name(place.name + suffix) for suffix in (".lock", ".unfinished"))
     with _explained(place.parent):
         if place.exists() and _is_whole(place):
@@ -72,9 +107,7 @@ def kept(cache: Path, name: str, made_of: Iterable[str], make: Callable[[], str]
     def write(place: Path) -> None:
         (place / "text").write_text(make(), encoding="utf-8")
 
-    return (made_once(cache / f"{name}-{content_hash([], cache, *made_of)}", write) / "text").read_text(
-        encoding="utf-8"
-    )
+    return (_made(cache / f"{name}-{content_hash([], cache, *made_of)}", write) / "text").read_text(encoding="utf-8")
 
 
 def _is_whole(place: Path) -> bool:

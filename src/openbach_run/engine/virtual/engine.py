@@ -29,7 +29,7 @@ from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages
 from openbach_run.clock import VIRTUAL, slowdown
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.virtual import lock
-from openbach_run.engine.virtual.cache import exclusively
+from openbach_run.engine.virtual.cache import NotMade, exclusively, looking_only, refuse_to_make
 from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, Tree, code_identity, ensure_code
 from openbach_run.engine.virtual.jail import EXIT_LIMIT, Jail, ensure_jail
@@ -110,14 +110,27 @@ class VirtualEngine:
         congestion controls and the snapshot of the code. Raises InputError, SetupError."""
         ensure_descriptors()
         try:
-            self._prepare_kernel(progress)
-            self._host_programs = host_programs(self._code_folders, self.image.root)
-            programs = ensure_programs(self._cache, self._code_folders, lambda: self._ensure_jail(progress), progress)
-            self._built = {**programs, **self._modules(progress)}
+            self._make_what_is_missing(progress)
             code = {**self._code_folders, **self._host_programs, **self._built}
             self._code = ensure_code(self._cache, self.image, code)
         except OSError as error:
             raise SetupError(f"setting up the engine: {error}") from error
+
+    def look(self) -> str:
+        """As `prepare`, but makes nothing and cannot run: the name of the first thing that would have to be made, "" if all
+        is there. Raises InputError, SetupError."""
+        try:
+            with looking_only():
+                self._make_what_is_missing(lambda text, part: None)
+        except NotMade as missing:
+            return str(missing)
+        return ""
+
+    def _make_what_is_missing(self, progress: Progress) -> None:
+        self._prepare_kernel(progress)
+        self._host_programs = host_programs(self._code_folders, self.image.root)
+        programs = ensure_programs(self._cache, self._code_folders, lambda: self._ensure_jail(progress), progress)
+        self._built = {**programs, **self._modules(progress)}
 
     def _prepare_kernel(self, progress: Progress) -> None:
         """And the guest tree, and what is around them."""
@@ -140,6 +153,7 @@ class VirtualEngine:
         if all(one.place for one in entries):
             yield
             return
+        refuse_to_make("the kernel or the guest tree")
         with exclusively(self._cache / "debian-archives.lock"):
             missing = [one for one in entries if one.place is None]
             sets = _packages_of(missing, progress)

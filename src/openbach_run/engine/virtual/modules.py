@@ -4,19 +4,17 @@ controls (docs/congestion-controls.md), and the CPU model (docs/method/cpu.md)."
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from openbach_run.additions import description
 from openbach_run.engine.virtual.builds import Build, sources_of
 from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import ensure_tools, run
 from openbach_run.engine.virtual.jail import Jail
 from openbach_run.engine.virtual.kernel import FIXED_BUILD, Kernel
-from openbach_run.errors import InputError, SetupError
-from openbach_run.openbach.refusals import near
+from openbach_run.errors import SetupError
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
 
@@ -24,24 +22,16 @@ DIRECTORY = "modules"
 """Where they stand in the guest's code: the guest loads those that its run uses."""
 CPU_MODEL = "cpu_model"
 """Folder of kernel/modules, and the module; of runs that use a profile of a CPU."""
-KEYS = ("description", "algorithm", "parameters", "sysctls")
-ALGORITHM = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX
-SETTINGS = {
-    "parameters": ("tcp_cubic/hystart", re.compile(r"\w+/\w+")),
-    "sysctls": ("net.ipv4.tcp_ecn", re.compile(r"net\.[\w.]+")),
-}
-"""Keys with settings of the kernel: an example, and what a name has to be."""
 
 
 def ensure_modules(
     cache: Path, kernel: Kernel, kernel_dir: Path, code: Mapping[str, Path], jail: Jail, progress: Progress
 ) -> dict[str, Path]:
     """The modules of the congestion controls in the guest's `code` (place → folder), and of `kernel_dir` (kernel/ of the
-    repository) if there is a profile of a CPU; by their place in the code. Raises InputError for a profile.json, SetupError
-    for a source."""
+    repository) if there is a profile of a CPU; by their place in the code. Raises SetupError for a source."""
     folders = [folder for folder in code.values() if (folder / "profile.json").is_file()]
-    algorithms = {folder: _algorithm(folder / "profile.json") for folder in folders}
-    made = {folder: f"tcp_{algorithm}" for folder, algorithm in algorithms.items() if (folder / "Kbuild").is_file()}
+    named = {folder: description(folder).get("algorithm", folder.name) for folder in folders}
+    made = {folder: f"tcp_{algorithm}" for folder, algorithm in named.items() if (folder / "Kbuild").is_file()}
     if any(place.startswith("cpus/") for place in code):
         made[cpu_model(kernel_dir)] = CPU_MODEL
     return {
@@ -53,29 +43,6 @@ def ensure_modules(
 def cpu_model(kernel_dir: Path) -> Path:
     """The source of the CPU model."""
     return kernel_dir / "modules" / CPU_MODEL
-
-
-def _algorithm(file: Path) -> str:
-    """What the kernel knows it by. Raises InputError if anything in the profile.json is wrong."""
-    try:
-        profile = json.loads(file.read_text())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: {error}") from None
-    if not isinstance(profile, dict):
-        raise InputError(f"{file}: should be a JSON object with {', '.join(KEYS)}")
-    for key in profile.keys() - set(KEYS):
-        raise InputError(f"{file}: {key} is unknown; {near(key, KEYS).rstrip() or f'there are {KEYS}'}")
-    for key, (example, pattern) in SETTINGS.items():
-        settings = profile.get(key, {})
-        if not isinstance(settings, dict) or not all(
-            pattern.fullmatch(name) and isinstance(value, str) for name, value in settings.items()
-        ):
-            raise InputError(f'{file}: {key} should be an object of texts, like {{"{example}": "1"}}')
-    algorithm = profile.get("algorithm", file.parent.name)
-    if not isinstance(algorithm, str) or not ALGORITHM.fullmatch(algorithm):
-        what = "algorithm" if "algorithm" in profile else "the folder's name, which is the algorithm,"
-        raise InputError(f"{file}: {what} should be of at most 15 characters a to z, 0 to 9, _; it is {algorithm!r}")
-    return algorithm
 
 
 def _ensure_module(cache: Path, kernel: Kernel, folder: Path, module: str, jail: Jail, progress: Progress) -> Path:

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks the folders and files that the values of a campaign name (additions.py), before a guest starts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from openbach_run.additions import DESCRIBED, Additions, Uses, description
+from openbach_run.engine.native.boundary import FEATURES
+from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
+from openbach_run.openbach.refusals import near
+from openbach_run.openbach.shapes import Shape, check
+from openbach_run.satellite.given import read_preset
+
+TEXT: Shape = {"type": "string"}
+TEXTS: Shape = {"type": "array", "items": TEXT}
+NUMBER: Shape = {"type": "number"}
+ANYTHING: Shape = {"type": "object", "additionalProperties": {}}
+FLAG: Shape = {"type": "boolean"}
+PROGRAM: Shape = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("crate", "go", "host", "version"), TEXT),
+        "sha256": {"type": "string", "pattern": "[0-9a-f]{64}", "like": "64 hexadecimal digits"},
+        "options": TEXTS,
+        "also": TEXTS,
+        "tools": {"type": "object", "additionalProperties": TEXT},
+    },
+}
+VPN: Shape = {
+    "type": "object",
+    "properties": {
+        "base": TEXT,
+        **dict.fromkeys(("description", "version", "licence", "ciphers", "keys"), TEXT),
+        "runs_in": {"enum": ["kernel", "user space"]},
+        "carrier": {"type": "string", "pattern": "[A-Z][A-Za-z0-9-]*", "like": "UDP, TCP, MPTCP, TLS, QUIC, ESP"},
+        "multipath": FLAG,
+        "post_quantum": FLAG,
+        "tested": {"enum": ["CI", "make vpns", "not tested here"]},
+        "packages": TEXTS,
+        "programs": {"type": "object", "additionalProperties": PROGRAM},
+        "needs": {"type": "array", "items": {"enum": [*FEATURES]}},
+        "commands": TEXTS,
+        "daemon": FLAG,
+        "device": FLAG,
+        "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
+        "overhead_bytes": {"type": ["integer", "null"], "minimum": 0, "maximum": 1500, "unit": "bytes"},
+        "values": {
+            "type": "object",
+            "propertyNames": {"type": "string", "pattern": "[a-z][a-z0-9_]*", "like": "keepalive"},
+            "additionalProperties": {"type": ["string", "number"]},
+        },
+        "handshake_line": {"type": ["string", "null"]},
+        "coordinator": {"type": ["string", "null"]},
+    },
+}
+OWN_VPN: Shape = {**VPN, "required": ["carrier", "daemon", "inner_mtu", "overhead_bytes"]}
+"""Of a VPN without a base."""
+CONTROL: Shape = {
+    "type": "object",
+    "properties": {
+        "description": TEXT,
+        "algorithm": {
+            "type": "string",
+            "pattern": "[a-z][a-z0-9_]{0,14}",  # TCP_CA_NAME_MAX
+            "like": "bbr: at most 15 characters a to z, 0 to 9, _",
+        },
+        "parameters": {
+            "type": "object",
+            "propertyNames": {"type": "string", "pattern": r"\w+/\w+", "like": "tcp_cubic/hystart"},
+            "additionalProperties": TEXT,
+        },
+        "sysctls": {
+            "type": "object",
+            "propertyNames": {"type": "string", "pattern": r"net\.[\w.]+", "like": "net.ipv4.tcp_ecn"},
+            "additionalProperties": TEXT,
+        },
+    },
+}
+PERCENT: Shape = {"type": "number", "minimum": 0, "maximum": 100, "unit": "%"}
+TIME_MS: Shape = {"type": "number", "minimum": 0, "maximum": 10_000, "unit": "ms"}
+IMPAIRMENT: Shape = {
+    "type": "object",
+    "properties": {
+        "description": TEXT,
+        "source": TEXT,
+        **dict.fromkeys(("delay_ms", "jitter_ms"), TIME_MS),
+        **dict.fromkeys(("loss_pct", "reorder_pct", "duplicate_pct"), PERCENT),
+    },
+}
+COSTS: Shape = {
+    "type": "object",
+    "properties": {
+        "ns_per_packet": {"type": "number", "minimum": 0, "maximum": 100_000_000, "unit": "ns"},
+        "ns_per_byte": {"type": "number", "minimum": 0, "maximum": 100_000, "unit": "ns"},
+        **dict.fromkeys(("ns_per_packet_error", "ns_per_byte_error", "off_pct_at_700_bytes"), NUMBER),
+    },
+    "required": ["ns_per_packet", "ns_per_byte"],
+}
+CPU: Shape = {
+    "type": "object",
+    "properties": {
+        "description": TEXT,
+        **dict.fromkeys(("machine", "measured"), ANYTHING),
+        "queue_packets": {"type": "integer", "minimum": 1, "maximum": 10_000, "unit": "packets"},
+        "vpns": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {"encrypt": COSTS, "decrypt": COSTS},
+                "required": ["encrypt", "decrypt"],
+            },
+        },
+    },
+    "required": ["vpns"],
+}
+DIRECTORY = "bin"
+"""Programs of the user's that the virtual engine puts into a VPN's folder."""
+SCRIPTS = ("keygen", "up", "down")
+GIVEN_BY_JOB = (
+    "dir", "role", "device", "tunnel", "local_ip", "remote_ip", "local_network", "remote_network", "tunnel_ip",
+    "remote_tunnel_ip", "remote_public", "coordinator_ip", "coordinator_tunnel_ip", "coordinator_public", "mtu", "paths",
+)  # fmt: skip
+"""Variables of the scripts that the job sets itself: a value of such a name would take the place of the job's."""
+FUNCTION = re.compile(r"^(\w+)\(\) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
+VARIABLE = re.compile(r"\bVPN_([A-Z0-9_]+)")
+
+
+def check_entries(uses: Uses, additions: Additions) -> None:
+    """Raises InputError for the first mistake in the folders and files that are used."""
+    for kind, names in uses.items():
+        for name in names if kind in CHECKS else ():
+            CHECKS[kind](additions, additions.all(kind)[name])
+
+
+def _check_json(shape: Shape, additions: Additions, file: Path) -> None:
+    check(f"{file}", read_json(file), shape)
+
+
+def _check_impairment(additions: Additions, file: Path) -> None:
+    _check_json(IMPAIRMENT, additions, file)
+    profile = read_json(file)
+    if profile.get("reorder_pct") and not profile.get("delay_ms"):
+        raise InputError(f"{file}: reorder_pct: packets overtake others only where there is a delay: give delay_ms")
+
+
+def _check_control(additions: Additions, folder: Path) -> None:
+    file = folder / DESCRIBED["congestion-controls"]
+    profile = read_json(file)
+    check(f"{file}", profile, CONTROL)
+    if "algorithm" not in profile:
+        check(f"{file}: the folder's name, which is the algorithm", folder.name, CONTROL["properties"]["algorithm"])
+
+
+def _check_vpn(additions: Additions, folder: Path) -> None:
+    file = folder / DESCRIBED["vpn-configs"]
+    own = description(folder)
+    check(f"{file}", own, VPN if "base" in own else OWN_VPN)
+    scripts = folder
+    if "base" in own:
+        scripts = _base(file, own, additions)
+        base = description(scripts)
+        check(f"{scripts / file.name}", base, OWN_VPN)
+        if idle := sorted({one.name for one in folder.iterdir()} - {file.name, "README.md", DIRECTORY}):
+            raise InputError(
+                f"{folder / idle[0]} has no effect: all but {file.name} is that of the base, {own['base']}; "
+                f"leave the base out to have scripts of your own"
+            )
+    else:
+        base = {}
+    whole = {**base, **own}
+    for wrong in _faults_together(whole):
+        raise InputError(f"{file}: {wrong}")
+    for script in SCRIPTS:
+        if not os.access(scripts / script, os.X_OK):
+            raise InputError(f"{scripts / script} is missing, or no program: a VPN has {', '.join(SCRIPTS)} (chmod +x)")
+    known = _variables(scripts, additions)
+    for name in own.get("values", {}):
+        if name in GIVEN_BY_JOB:
+            right = "inner_mtu is a key beside values" if name == "mtu" else "the job says that"
+            raise InputError(f"{file}: values.{name}: VPN_{name.upper()} is not a value: {right}")
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise InputError(
+                f"{file}: values.{name}: no script of {scripts} reads VPN_{name.upper()}, so it has no effect; "
+                f"{near(name, known)}there are {there}"
+            )
+
+
+def _base(file: Path, own: Mapping[str, Any], additions: Additions) -> Path:
+    """The folder of the base that has the scripts. Raises InputError."""
+    named, vpns = own["base"], additions.all("vpn-configs")
+    if named == file.parent.name:
+        raise InputError(f"{file}: base: {named} is the folder itself; a base is another VPN")
+    if named not in vpns:
+        raise InputError(f"{file}: base: there is no vpn-configs/{named}; {near(named, vpns)}".rstrip("; "))
+    if further := description(vpns[named]).get("base"):
+        raise InputError(f"{file}: base: {named} has no scripts but a base itself, {further}; give a base with scripts")
+    return vpns[named]
+
+
+def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
+    if vpn.get("coordinator") and not vpn["daemon"]:
+        yield "coordinator: a VPN with a coordinator has a daemon, which serves it: daemon should be true"
+    if (vpn["overhead_bytes"] or 0) + vpn["inner_mtu"] > 65535:
+        yield "inner_mtu and overhead_bytes are more than 65535 bytes together, the largest packet of IP"
+    try:
+        re.compile(vpn.get("handshake_line") or "")
+    except re.error as error:
+        yield f"handshake_line: {error}; it is a regular expression of Python's"
+    for name, recipe in vpn.get("programs", {}).items():
+        sources = [key for key in ("crate", "go", "host") if key in recipe]
+        if len(sources) != 1:
+            yield f"programs.{name}: has {' and '.join(sources) or 'no source'}; it needs one of crate, go, host"
+        elif sources != ["host"] and (missing := [key for key in ("version", "sha256") if key not in recipe]):
+            yield f"programs.{name}: {missing[0]} is missing: what is built is of one version, with one hash"
+
+
+def _variables(scripts: Path, additions: Additions) -> list[str]:
+    """The values that the scripts in a folder read, themselves and in the functions of lib.sh that they call."""
+    files = [one for one in scripts.iterdir() if one.is_file() and one.suffix not in (".md", ".json", ".patch")]
+    text = COMMENT.sub("", "\n".join(one.read_text(encoding="utf-8", errors="replace") for one in files))
+    shared = [one.read_text(encoding="utf-8") for one in additions.shared("vpn-configs").values()]
+    functions = {name: body for one in shared for name, body in FUNCTION.findall(one)}
+    while called := [name for name in functions if re.search(rf"\b{name}\b", text)]:
+        text += "\n".join(functions.pop(name) for name in called)
+    return sorted({name.lower() for name in VARIABLE.findall(text)} - {*GIVEN_BY_JOB})
+
+
+CHECKS: Mapping[str, Callable[[Additions, Path], object]] = {
+    "vpn-configs": _check_vpn,
+    "congestion-controls": _check_control,
+    "impairments": _check_impairment,
+    "cpus": partial(_check_json, CPU),
+    "satellites": lambda additions, file: read_preset(file),
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""JSON that people write: whatever is wrong with it is said with its file, line and column."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from openbach_run.errors import InputError
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file. Raises InputError, also for a key that is there twice: only one of its values would
+    count."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
+    except RecursionError:
+        raise InputError(f"{path}: JSON nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in content:
+            raise ValueError(f"the key {key!r} is there twice in one object")
+        content[key] = value
+    return content

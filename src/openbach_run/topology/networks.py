@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""MTUs as values of a scenario: NETWORK_mtu is that of the inventory's network NETWORK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from openbach_run.errors import InputError
+from openbach_run.topology.inventory import MTU_MAX
+from openbach_run.topology.references import listed
+
+OF_INVENTORY = "inventory"
+SUFFIX = "_mtu"
+MTU_LEAST, MTU_LEAST_IPV6 = 576, 1280
+"""What every host takes (RFC 791, 3.1), and what IPv6 needs (RFC 8200)."""
+
+
+def given_mtus(values: Mapping[str, str]) -> dict[str, str]:
+    """By network, what is not the inventory's."""
+    return {
+        name.removesuffix(SUFFIX): value
+        for name, value in values.items()
+        if name.endswith(SUFFIX) and value != OF_INVENTORY
+    }
+
+
+def check_mtus(networks: Mapping[str, Mapping[str, Any]], values: Mapping[str, str]) -> None:
+    """Raises InputError for a network that the inventory (as Inventory.to_dict has it) does not have, and for an MTU that it
+    cannot have."""
+    for name, value in given_mtus(values).items():
+        if name not in networks:
+            raise InputError(f"{name}{SUFFIX}={value}: the inventory has no network {name}; it has {listed(networks)}")
+        least = MTU_LEAST if networks[name].get("ipv6") is None else MTU_LEAST_IPV6
+        if not value.isdecimal() or not least <= int(value) <= MTU_MAX:
+            raise InputError(f"{name}{SUFFIX}={value}: {OF_INVENTORY}, or a number of bytes from {least} to {MTU_MAX}")
+
+
+def with_mtus(inventory: Mapping[str, Any], values: Mapping[str, str]) -> Mapping[str, Any]:
+    """An inventory, as Inventory.to_dict has it, with the MTUs that values give to its networks."""
+    mtus = {name: {"mtu": int(value)} for name, value in given_mtus(values).items()}
+    networks = {name: {**network, **mtus.get(name, {})} for name, network in inventory.get("networks", {}).items()}
+    return {**inventory, "networks": networks} if mtus else inventory
+
+
+def check_platform_mtus(values: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises InputError for values that a real platform cannot follow: no scenario changes its networks."""
+    for name, several in values.items():
+        if name.endswith(SUFFIX) and set(several) != {OF_INVENTORY}:
+            raise InputError(
+                f"{name}={','.join(several)}: a platform's networks have the MTUs of its interfaces; set these, give them in "
+                f"its inventory, and leave {name}={OF_INVENTORY}"
+            )

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Folders and files of a user's are checked before a guest starts: VPNs, congestion controls, impairments, CPUs, satellites."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_cli import FakeEngine
+
+from openbach_run.additions import Additions
+from openbach_run.campaign.entries import CHECKS, check_entries
+from openbach_run.commands import main
+from openbach_run.commands import run as running
+
+FOLDERS = {"vpn-configs": "{}/vpn.json", "congestion-controls": "{}/profile.json", "satellites": "{}.yml"}
+SETTINGS = {
+    "vpn-configs": ("geo", "vpn=mine"),
+    "congestion-controls": ("geo", "cc=mine"),
+    "impairments": ("lan_tcp", "impairment=mine"),
+    "cpus": ("geo", "cpu=mine"),
+    "satellites": ("geo", "orbit=mine"),
+}
+CPU = {"encrypt": {"ns_per_packet": 5000, "ns_per_byte": 1}, "decrypt": {"ns_per_packet": 5000, "ns_per_byte": 1}}
+
+
+def refused(
+    place: Path, kind: str, content: str, capsys: pytest.CaptureFixture[str], patched: pytest.MonkeyPatch, *more: str
+) -> str:
+    """What the command says, before any guest, of an entry `mine` of that kind; "" if it takes it."""
+    patched.setattr(running, "VirtualEngine", FakeEngine)
+    patched.chdir(place)
+    file = place / kind / FOLDERS.get(kind, "{}.json").format("mine")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content, encoding="utf-8")
+    scenario, setting = SETTINGS[kind]
+    others = [f"{name}={value}" for name, value in (("vpn", "none"), ("cc", "cubic")) if f"{name}=" not in setting]
+    code = main.main([scenario, setting, *(more or others), "--with", str(place), "--dry-run", "--quiet"])
+    said = capsys.readouterr().err
+    assert (code == 0) != said.startswith("openbach-run: "), said
+    return said if code else ""
+
+
+FAULTS: list[tuple[str, Any, str]] = [
+    ("vpn-configs", {"base": "wireguard", "values": {"keepalife": 25}},
+     "values.keepalife: no script of {root}/wireguard reads VPN_KEEPALIFE, so it has no effect; did you mean keepalive?"),
+    ("vpn-configs", {"base": "nebula", "values": {"keepalive": 25}}, "values.keepalive: no script"),
+    ("vpn-configs", {"base": "openvpn_dco", "values": {"cipher": "AES-128-GCM"}}, "so it has no effect; there are none"),
+    ("vpn-configs", {"base": "wireguard", "values": {"mtu": 1280}}, "inner_mtu is a key beside values"),
+    ("vpn-configs", {"base": "wireguard", "values": {"Keepalive": 25}}, 'the name "Keepalive" should be a text like'),
+    ("vpn-configs", {"base": "wireguard", "values": {"keepalive": True}}, "should be a text, or a number"),
+    ("vpn-configs", {"base": "openvpn_udp", "options": "--mssfix 1200"}, "options: no such key; "),
+    ("vpn-configs", {"base": "wireguard", "inner_mtu": "1412"}, 'inner_mtu: "1412" should be a whole number from 576 to'),
+    ("vpn-configs", {"base": "wireguard", "inner_mtu": 20}, "inner_mtu: 20 should be a whole number from 576 to 65535 bytes"),
+    ("vpn-configs", {"base": "wireguard", "inner-mtu": 1412}, "inner-mtu: no such key; did you mean inner_mtu?"),
+    ("vpn-configs", {"base": "wireguard", "carrier": "udp"}, 'carrier: "udp" should be a text like UDP, TCP'),
+    ("vpn-configs", {"base": "wireguard", "needs": ["wiregard"]}, "needs.0: \"wiregard\" is none of "),
+    ("vpn-configs", {"base": "wireguard", "handshake_line": "("}, "handshake_line: missing ), unterminated subpattern"),
+    ("vpn-configs", {"base": "mine"}, "base: mine is the folder itself"),
+    ("vpn-configs", {"base": "openvpn_mptcp"}, "base: openvpn_mptcp has no scripts but a base itself, openvpn_tcp"),
+    ("vpn-configs", {"base": "wiregard"}, "base: there is no vpn-configs/wiregard; did you mean wireguard?"),
+    ("vpn-configs", {"carrier": "UDP", "daemon": False, "inner_mtu": 1380}, "overhead_bytes is missing: a whole number"),
+    ("vpn-configs", {"carrier": "UDP", "daemon": False, "inner_mtu": 1380, "overhead_bytes": 60}, "keygen is missing"),
+    ("vpn-configs", {"base": "nebula_lighthouse"}, "has no scripts but a base"),
+    ("vpn-configs", {"base": "wireguard", "coordinator": "hub"}, "daemon should be true"),
+    ("vpn-configs", [], "should be a JSON object"),
+    ("vpn-configs", '{"base": "wireguard", "inner_mtu": 1400, "inner_mtu": 1280}', "the key 'inner_mtu' is there twice"),
+    ("congestion-controls", {"algoritm": "reno"}, "algoritm: no such key; did you mean algorithm?"),
+    ("congestion-controls", {"parameters": {"tcp_cubic.hystart": "0"}}, "should be a text like tcp_cubic/hystart"),
+    ("congestion-controls", {"sysctls": {"net.ipv4.tcp_ecn": 1}}, "sysctls.net.ipv4.tcp_ecn: 1 should be a text"),
+    ("impairments", {"los_pct": 3}, "los_pct: no such key; did you mean loss_pct?"),
+    ("impairments", {"loss_pct": "3"}, 'loss_pct: "3" should be a number from 0 to 100 %'),
+    ("impairments", {"reorder_pct": 3}, "packets overtake others only where there is a delay"),
+    ("cpus", {"vpns": {"wireguard": {"encrypt": CPU["encrypt"]}}}, "vpns.wireguard: decrypt is missing"),
+    ("cpus", {"vpns": {"wireguard": CPU}, "queue_packet": 5}, "did you mean queue_packets?"),
+    ("cpus", {"vpns": {}, "queue_packets": 0}, "queue_packets: 0 should be a whole number from 1 to 10000 packets"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "content", "words"), FAULTS)
+def test_what_is_wrong_with_an_entry_is_told_before_a_guest_starts(
+    kind: str,
+    content: Any,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = content if isinstance(content, str) else json.dumps(content)
+    said = refused(tmp_path, kind, text, capsys, monkeypatch)
+    assert words.format(root=Additions().roots[0] / "vpn-configs") in said
+    assert str(tmp_path / kind) in said
+
+
+@pytest.mark.parametrize("content", [
+    {"base": "wireguard", "values": {"keepalive": 25}}, {"base": "openvpn_udp", "values": {"options": "--mssfix 1200"}},
+    {"base": "wireguard", "inner_mtu": 1280},
+])  # fmt: skip
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_variant_of_a_vpn_is_taken(
+    content: Any, mark: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refused(tmp_path, "vpn-configs", mark + json.dumps(content), capsys, monkeypatch) == ""
+
+
+def test_scripts_beside_a_base_have_no_effect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vpn-configs/mine").mkdir(parents=True)
+    (tmp_path / "vpn-configs/mine/up").write_text("#!/bin/sh\n")
+    said = refused(tmp_path, "vpn-configs", '{"base": "wireguard"}', capsys, monkeypatch)
+    assert "mine/up has no effect: all but vpn.json is that of the base, wireguard" in said
+
+
+def test_bases_in_a_circle_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vpn-configs/other").mkdir(parents=True)
+    (tmp_path / "vpn-configs/other/vpn.json").write_text('{"base": "mine"}')
+    said = refused(tmp_path, "vpn-configs", '{"base": "other"}', capsys, monkeypatch)
+    assert "base: other has no scripts but a base itself, mine" in said
+
+
+def test_a_satellite_of_any_argument_is_read_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "satellites").mkdir()
+    (tmp_path / "satellites/mine.yml").write_text("delay: 250\n")
+    (tmp_path / "topologies").mkdir()
+    with pytest.raises(Exception, match="line 1: unknown: delay; did you mean delay_ms"):
+        check_entries({"satellites": ["mine"]}, Additions.beside_ours([tmp_path]))
+
+
+@pytest.mark.parametrize("kind", CHECKS)
+def test_our_own_entries_have_their_shape(kind: str) -> None:
+    ours = Additions()
+    check_entries({kind: sorted(ours.all(kind))}, ours)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values that have no effect beside others: refused where they contradict each other, said where they do nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from openbach_run.campaign.plan import Campaign, notes_of, plan
+from openbach_run.errors import InputError
+from openbach_run.openbach.job_folders import load_packages
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = load_packages([ROOT / "jobs"])
+STEADY = "time_s,rate_bps,delay_ms\n0,10000000,250\n5,5000000,20\n"
+LOSSY = "time_s,rate_bps,delay_ms,loss_pct\n0,10000000,250,0.5\n"
+DARK = "time_s,rate_bps,delay_ms,loss_pct\n0,10000000,250,0\n5,,,100\n6,,,0\n"
+
+
+def campaign(scenario: str, *settings: str) -> Campaign:
+    return plan(ROOT / f"scenarios/{scenario}.json", settings, None, PACKAGES)
+
+
+def notes(scenario: str, *settings: str) -> list[str]:
+    return notes_of(campaign(scenario, *settings), PACKAGES)
+
+
+@pytest.fixture
+def link(tmp_path: Path) -> Path:
+    file = tmp_path / "x.csv"
+    file.write_text(STEADY)
+    return file
+
+
+@pytest.mark.parametrize("setting", ["delay_ms=20", "delay_ms=20,400", "rate=5M", "return_rate=1M", "rate=5M,preset"])
+@pytest.mark.parametrize("more", [(), ("loss=0", "jitter_ms=0", "buffer=1BDP", "queue=fifo", "burst_packets=1")])
+def test_what_a_link_file_has_is_refused_beside_it(link: Path, setting: str, more: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match=rf"{setting.split(',')[0]}: link_file={link} has rate and delay over time"):
+        campaign("geo", "vpn=none", "cc=cubic", f"link_file={link}", setting, *more)
+
+
+def test_a_link_file_alone_is_taken_and_what_a_record_says_of_it_too(link: Path) -> None:
+    (cell,) = campaign("geo", "vpn=none", "cc=cubic", f"link_file={link}").cells
+    again = campaign("geo", *(f"{name}={value}" for name, value in cell.items()))
+    assert again.cells == [cell]
+
+
+IDLE = [
+    ("geo", "burst_packets=10", "nothing is lost at random"),
+    ("geo", "loss_at=last_mile", "nothing is lost at random"),
+    ("geo", "cc_pep=bbr2", "there is no proxy (with pep=none)"),
+    ("geo", "initcwnd_pep=20", "there is no proxy (with pep=none)"),
+    ("geo", "vpn=wireguard cpu_scale=2", "a CPU that costs nothing cannot be slower"),
+    ("geo", "vpn=none cpu=vm_epyc_2600", "there is no tunnel whose packets cost anything (with vpn=none)"),
+    ("geo", "vpn=none,wireguard cc_tunnel=bbr2", "no tunnel runs over TCP"),
+    ("pop_users", "vpn=openvpn_udp users=1 user_rate_kbps=500", "there are no other users (with users=1)"),
+    ("pop_users", "vpn=openvpn_udp users=1 user_packet_bytes=500", "there are no other users (with users=1)"),
+    ("lan_tcp", "rate=unlimited queue_packets=10", "no packet waits where there is no rate (with rate=unlimited)"),
+    ("lan_reconnect", "event=address event_s=5", "only drop, down and reboot have a length (with event=address)"),
+    ("lan_reconnect", "event=drop new_address=10.30.0.99/24", "only the event address takes it (with event=drop)"),
+    ("lan_reconnect", "event=none event_after_s=5", "nothing happens (with event=none)"),
+    ("lan_reconnect", "event=restart vpn=none", "there is no VPN to restart (with vpn=none)"),
+    ("multipath", "event=none event_s=5", "only drop, down and reboot have a length (with event=none)"),
+    ("multipath", "event=none cut=to_geo", "nothing happens (with event=none)"),
+    ("voip", "background=none vpn=none cc=bbr2", "nothing but the transfer in the background"),
+    ("voip", "background=none vpn=none pep=B", "nothing but the transfer in the background"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "settings", "words"), IDLE)
+def test_a_value_without_effect_is_said(scenario: str, settings: str, words: str) -> None:
+    said = notes(scenario, *settings.split())
+    value = settings.split()[-1] if scenario != "lan_reconnect" or "restart" not in settings else "event=restart"
+    assert any(one.startswith(f"{value} has no effect: {words}") for one in said), said
+
+
+EFFECTIVE = [
+    ("geo", "loss=1 burst_packets=10"),
+    ("geo", "return_loss=1 burst_packets=10"),
+    ("geo", "loss=1 loss_at=last_mile burst_packets=10"),
+    ("geo", "pep=A cc_pep=bbr2 initcwnd_pep=20"),
+    ("geo", "vpn=wireguard_go cpu=vm_epyc_2600 cpu_scale=2"),
+    ("geo", "vpn=wireguard_go cpu_pop=vm_epyc_2600 cpu_scale=2"),
+    ("geo", "vpn=openvpn_tcp cc_tunnel=bbr2"),
+    ("geo", "vpn=openvpn_mptcp cc_tunnel=bbr2"),
+    ("multi_flow", "vpn=none vpn_2=openvpn_tcp cc_tunnel=bbr2"),
+    ("lan_tcp", "rate=1M queue_packets=10"),
+    ("lan_reconnect", "event=drop,reboot event_s=5"),
+    ("lan_reconnect", "event=address vpn=none new_address=10.30.0.99/24"),
+    ("voip", "background=download cc=bbr2 pep=B"),
+    ("voip", "background=none vpn=openvpn_tcp cc=bbr2"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "settings"), EFFECTIVE)
+def test_of_a_value_with_an_effect_nothing_is_said(scenario: str, settings: str) -> None:
+    assert notes(scenario, *settings.split()) == []
+
+
+def test_what_comes_on_top_or_instead_is_said(link: Path) -> None:
+    assert notes("geo", "jitter_ms=100") == [
+        "jitter_ms=100: no packet arrives before it is sent, so the delays that would be below 0 are 0, and the mean is longer "
+        "(with delay_ms=250)"
+    ]
+    assert notes("geo", "orbit=leo", "delay_ms=40") == [
+        "delay_ms=40 takes the place of the constellation of orbit=leo, with its delays, handovers and outages"
+    ]
+    assert notes("geo", "orbit=leo", f"link_file={link}") == [
+        f"link_file={link} takes the place of the constellation of orbit=leo, with its delays, handovers and outages"
+    ]
+    assert notes("geo", f"link_file={link}", "loss=5") == [
+        f"loss=5: this loss comes on top of the losses that the link file has (with link_file={link}, loss_at=satellite)"
+    ]
+
+
+@pytest.mark.parametrize(("text", "count"), [(STEADY, 1), (DARK, 1), (LOSSY, 5)])
+def test_a_link_file_is_random_if_it_loses_at_random(link: Path, text: str, count: int) -> None:
+    link.write_text(text)
+    assert len(campaign("geo", f"link_file={link}", "vpn=none", "cc=cubic").every_seed) == count
+
+
+@pytest.mark.parametrize(("text", "count"), [(STEADY, 1), (LOSSY, 5)])
+def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count: int) -> None:
+    from openbach_run.additions import Additions
+
+    (tmp_path / "satellites").mkdir()
+    (tmp_path / "satellites/trace.csv").write_text(text)
+    additions = Additions.beside_ours([tmp_path])
+    packages = load_packages(additions.jobs, additions)
+    for scenario, setting in (("geo", "orbit=trace"), ("multipath", "first=trace")):
+        planned = plan(ROOT / f"scenarios/{scenario}.json", [setting, "vpn=none", "cc=cubic"], None, packages)
+        assert len(planned.every_seed) == count
+    with pytest.raises(InputError, match=r"delay_ms=20: the satellite's .*trace\.csv has rate and delay over time"):
+        plan(ROOT / "scenarios/geo.json", ["orbit=trace", "delay_ms=20"], None, packages)
+
+
+@pytest.mark.parametrize(("name", "count"), [("none", 1), ("baseline", 1), ("medium", 5)])
+def test_an_impairment_is_random_if_it_is(name: str, count: int) -> None:
+    assert len(campaign("lan_tcp", f"impairment={name}", "vpn=none").every_seed) == count
