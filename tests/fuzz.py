@@ -27,11 +27,11 @@ from pathlib import Path
 from types import FrameType
 
 from openbach_run.additions import Additions, description
+from openbach_run.campaign.entries import CHECKS
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds, parse_settings
 from openbach_run.engine.virtual.lock import read_lock
-from openbach_run.engine.virtual.modules import _algorithm
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.job_folders import Package, load_packages
@@ -183,7 +183,7 @@ def vpn(file: Path) -> None:
 
 
 def profile(file: Path) -> None:
-    _algorithm(run_directory(file, "profile.json") / "profile.json")
+    CHECKS["congestion-controls"](Additions(), run_directory(file, "profile.json"))
 
 
 def inventory(file: Path) -> None:

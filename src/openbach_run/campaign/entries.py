@@ -33,6 +33,12 @@ PROGRAM: Shape = {
         "tools": {"type": "object", "additionalProperties": TEXT},
     },
 }
+FRAME: Mapping[str, Shape] = {
+    **dict.fromkeys(
+        ("outer", "inner"), {"type": "integer", "minimum": 0, "maximum": 1500, "unit": "bytes"}
+    ),
+    "block": {"type": "integer", "minimum": 1, "maximum": 1500, "unit": "bytes"},
+}
 VPN: Shape = {
     "type": "object",
     "properties": {
@@ -51,6 +57,17 @@ VPN: Shape = {
         "device": FLAG,
         "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
         "overhead_bytes": {"type": ["integer", "null"], "minimum": 0, "maximum": 1500, "unit": "bytes"},
+        "framing": {
+            "type": ["object", "null"],
+            "properties": FRAME,
+            "additionalProperties": {
+                "type": "object",
+                "properties": FRAME,
+                "required": [*FRAME],
+            },
+        },
+        "rtt_max_s": {"type": ["number", "null"], "minimum": 0.001, "maximum": 3600, "unit": "s"},
+        "rtt_max_because": TEXT,
         "values": {
             "type": "object",
             "propertyNames": {"type": "string", "pattern": "[a-z][a-z0-9_]*", "like": "keepalive"},
@@ -211,10 +228,17 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
         yield "coordinator: a VPN with a coordinator has a daemon, which serves it: daemon should be true"
     if (vpn["overhead_bytes"] or 0) + vpn["inner_mtu"] > 65535:
         yield "inner_mtu and overhead_bytes are more than 65535 bytes together, the largest packet of IP"
-    try:
-        re.compile(vpn.get("handshake_line") or "")
-    except re.error as error:
-        yield f"handshake_line: {error}; it is a regular expression of Python's"
+    framing: Mapping[str, Any] = vpn.get("framing") or {}
+    if 0 < len(framing.keys() & FRAME.keys()) and framing.keys() != FRAME.keys():
+        yield f"framing: has {', '.join(framing)}: give {', '.join(FRAME)}, or them by cipher"
+    patterns = {f"framing.{cipher}": cipher for cipher in framing.keys() - FRAME.keys()}
+    for key, pattern in {**patterns, "handshake_line": vpn.get("handshake_line") or ""}.items():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield f"{key}: {error}; it is a regular expression of Python's"
+    if bool(vpn.get("rtt_max_s")) != bool(vpn.get("rtt_max_because")):
+        yield "rtt_max_s and rtt_max_because go together: a longest round trip, and why"
     for name, recipe in vpn.get("programs", {}).items():
         sources = [key for key in ("crate", "go", "host") if key in recipe]
         if len(sources) != 1:
