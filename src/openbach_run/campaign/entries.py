@@ -34,9 +34,7 @@ PROGRAM: Shape = {
     },
 }
 FRAME: Mapping[str, Shape] = {
-    **dict.fromkeys(
-        ("outer", "inner"), {"type": "integer", "minimum": 0, "maximum": 1500, "unit": "bytes"}
-    ),
+    **dict.fromkeys(("outer", "inner"), {"type": "integer", "minimum": 0, "maximum": 1500, "unit": "bytes"}),
     "block": {"type": "integer", "minimum": 1, "maximum": 1500, "unit": "bytes"},
 }
 VPN: Shape = {
