@@ -40,7 +40,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's a
      {"position": "A_double", "at": ["A", "A_double"], "mode": "run", "cc": "bbr", "initcwnd": 40, "except_ports": "5999,22"}),
     ("pep", {"position": "none", "wait": {}}, {"mode": "wait", "at": ("A", "B", "A_double", "B_double")}),
     ("tcp_series", {"interval_s": 0.5, "port": 5201}, {"interval_s": 0.5, "port": 5201}),
-    ("satcom_link", {"orbit": "geo", **LINK, "return_rate": "2M", "queue": "codel", "link_file": "/a.csv", "wait": {}},
+    ("satcom_link", {"orbit": "geo", **LINK, "queue": "codel", "link_file": "/a.csv", "wait": {}},
      {"mode": "wait", "return_rate": None, "queue": "codel", "link_file": "/a.csv"}),
     ("lan_link", {"interface": "to_pc", "loss": "1", "burst_packets": "3", "loss_at": "satellite"},
      {"interface": "to_pc", "loss": 1.0, "burst_packets": 3.0, "loss_at": "satellite"}),

@@ -182,7 +182,7 @@ def read_or_refused(path: Path, junk: bytes) -> None:
 
 
 STATES = st.builds(
-    State, st.just(0.0) | st.floats(1000, 1e12), st.floats(0, 60e3), st.floats(0, 100, allow_subnormal=False)
+    State, st.just(0.0) | st.floats(1000, 1e12), st.floats(0, 10e3), st.floats(0, 100, allow_subnormal=False)
 )
 
 

@@ -30,7 +30,7 @@ PACKAGES = load_packages([ROOT / "jobs"])
 JOBS = {name: package.job for name, package in PACKAGES.items()}
 FREE = {
     "forward_interface", "return_interface", "interface", "interfaces", "client_leg", "server_leg", "except_ports", "flow",
-    "link_file", "seed", "new_address", "name", "paths",
+    "link_file", "seed", "new_address", "name", "paths", "path_mtus",
 }  # fmt: skip
 """Arguments of type str or int that take whatever the type takes."""
 REQUIRED = {

@@ -140,7 +140,7 @@ DIRECTORY = "bin"
 SCRIPTS = ("keygen", "up", "down")
 GIVEN_BY_JOB = (
     "dir", "role", "device", "tunnel", "local_ip", "remote_ip", "local_network", "remote_network", "tunnel_ip",
-    "remote_tunnel_ip", "remote_public", "coordinator_ip", "coordinator_tunnel_ip", "coordinator_public", "mtu", "paths",
+    "remote_tunnel_ip", "remote_public", "coordinator_ip", "coordinator_tunnel_ip", "coordinator_public", "mtu", "paths", "rtt_s",
 )  # fmt: skip
 """Variables of the scripts that the job sets itself: a value of such a name would take the place of the job's."""
 FUNCTION = re.compile(r"^(\w+)\(\) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
