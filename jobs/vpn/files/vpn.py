@@ -350,7 +350,8 @@ def pinged(
         while sends.poll() is None and not daemon.poll():
             signal.sigtimedwait({signal.SIGCHLD}, PING_S)
         sends.terminate()
-        return subprocess.CompletedProcess(command, sends.wait(), sends.stdout.read())
+        said = sends.communicate()[0]
+        return subprocess.CompletedProcess(command, sends.returncode, said)
 
 
 def answer_of(done: subprocess.CompletedProcess[str]) -> str | None:
