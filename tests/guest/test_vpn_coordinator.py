@@ -78,4 +78,4 @@ def test_a_coordinator_that_never_comes(tmp_path: Path) -> None:
 def test_ends_that_never_come(tmp_path: Path) -> None:
     hub = Job("hub", "vpn", end("coordinator", local_ip="10.10.4.3"))
     error = ends_with(tmp_path, hub, Job("pc", "snapshot", {"command": "sleep 70"}, launched=[0]))
-    assert "0 of 2 ends of nebula_lighthouse connected to port 6000 of the coordinator in 60 s" in error
+    assert "0 of 2 ends of nebula_lighthouse connected to port 6000 of the coordinator in 180 s" in error
