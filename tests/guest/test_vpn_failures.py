@@ -69,7 +69,7 @@ def reasons(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reasons
             for vpn in vpns:
                 folder = place / f"vpn-configs/{vpn}_{fault}"
                 shutil.copytree(scripts(vpn), folder)
-                own = {key: value for key, value in describe(vpn).items() if key != "base"}
+                own = {key: value for key, value in describe(vpn).items() if key not in ("base", "own_mtu")}
                 (folder / "vpn.json").write_text(json.dumps(own))
                 FAULTS[fault](folder)
             names = ",".join(f"{vpn}_{fault}" for vpn in vpns)
