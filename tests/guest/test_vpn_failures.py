@@ -17,7 +17,7 @@ from conftest import Run, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of, with_snapshot
 from vpns_tested import LIMIT_S, VPNS, describe, error_of, on, scripts
 
-SETUP_S = 10
+SETUP_S = 15
 """Until both ends of the tunnel are launched."""
 END_S = LIMIT_S + SETUP_S
 POP = {"local_ip": "10.10.4.2", "remote_ip": "10.10.1.1", "remote_network": "192.168.10.0/24"}
