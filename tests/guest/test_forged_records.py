@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A job that is root in its guest tries to forge the record of its run, and that of another one beside it."""
+"""A job that is root in its guest tries to forge its run's record, and that of another run."""
 
 from __future__ import annotations
 
@@ -20,13 +20,21 @@ from openbach_run.results.captures import packets
 from openbach_run.results.record import SAID_BY_GUEST, SOURCES
 
 CELL = ("vpn=none", "pep=none", "cc=cubic", "loss=0", "size=1k")
-FORGED = {"capture_hash": "f" * 64, "wall_s": 1e-6, "last_packet_s": 123456.0, "exit": "forged", "seed": 99}
+FORGED = {
+    "capture_hash": "f" * 64,
+    "wall_s": 1e-6,
+    "last_packet_s": 123456.0,
+    "exit": "forged",
+    "seed": 99,
+}
 """What the job writes wherever it can."""
 
 FORGE = """
 import json, os
-forged = {"run_id": "f" * 16, "scenario": "forged", "arguments": {}, "status": "Finished Ok", "virtual_s": 123456.0,
-          "command": "rm -rf /", "failed": [], "measures": {"transfer_time_s": 0.001}, "identity": {}, "host": {}, **FORGED}
+forged = {"run_id": "f" * 16, "scenario": "forged", "arguments": {}, "status": "Finished Ok",
+          "virtual_s": 123456.0, "command": "rm -rf /", "failed": [], "identity": {}, "host": {},
+          "measures": {"transfer_time_s": 0.001}, **FORGED}
+names = ("record.json", "record.json.new", "result.json", "run.json", "files.tar.gz", "events.jsonl.gz")
 
 def put(name, text, mode="w"):
     try:
@@ -37,17 +45,17 @@ def put(name, text, mode="w"):
 
 own = "/run/openbach"
 for folder in (own, f"{own}/..", f"{own}/../HONEST", f"{own}/runs/HONEST"):
-    for name in ("record.json", "record.json.new", "result.json", "run.json", "files.tar.gz", "events.jsonl.gz"):
+    for name in names:
         put(f"{folder}/{name}", json.dumps(forged))
 put("/proc/1/fd/1", "[    9.000000] reboot: forged\\n")
-metadata = {"time": 1767225600000, "job_name": "file_transfer", "agent_name": "satvpn_pc", "job_instance_id": 1,
-            "scenario_instance_id": 1}
+metadata = {"time": 1767225600000, "job_name": "file_transfer", "agent_name": "satvpn_pc",
+            "job_instance_id": 1, "scenario_instance_id": 1}
 with open(f"{own}/statistics.jsonl", "a") as file:
     for _ in range(5):
         file.write(json.dumps({"transfer_time_s": 0.001, "_metadata": metadata}) + "\\n")
 """
 SPOIL = """
-with open(f"{own}/capture.pcapng", "r+b") as file:  # beyond what the host writes, which it would write over
+with open(f"{own}/capture.pcapng", "r+b") as file:  # beyond what the host writes
     file.seek(1 << 24)
     file.write(b"forged")
 """
@@ -69,12 +77,21 @@ def written(run_dir: Path) -> dict[str, Any]:
 
 
 def run_of(place: Path, results: Path, code: str, *options: str) -> Path:
-    """The directory of the run in whose guest a job on the server runs the code, as the download begins."""
+    """The directory of the run in whose guest a job runs the code, as the download begins."""
     place.mkdir()
     words = f"python3 -c {shlex.quote(code)}"
     scenario = with_snapshot(place, ("server", 1, words))
     done = command(
-        str(scenario), *CELL, "--jobs", str(TEST_JOBS), "--seeds", "1,", "--results", str(results), "--quiet", *options
+        str(scenario),
+        *CELL,
+        "--jobs",
+        str(TEST_JOBS),
+        "--seeds",
+        "1,",
+        "--results",
+        str(results),
+        "--quiet",
+        *options,
     )
     assert done.returncode == 0, done.stderr
     (row,) = [run.row for run in records(results)]
@@ -93,8 +110,8 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("capture_too", [False, True], ids=["records", "capture too"])
 def test_a_job_changes_nothing_that_the_host_measures(tmp_path: Path, honest: Path, capture_too: bool) -> None:
-    """The record has the hash of the packets, also where the job has spoilt the file. What the job has said of another one is
-    there as said."""
+    """The record has the hash of the packets, also where the job has spoilt the file. What the job
+    has said of another one is there as said."""
     results, before = honest.parent.parent, content(honest)
     code = forging(honest) + (SPOIL if capture_too else "")
     forged = run_of(tmp_path / "scenario", results, code, "--pcap")
@@ -109,7 +126,7 @@ def test_a_job_changes_nothing_that_the_host_measures(tmp_path: Path, honest: Pa
         assert host["last_packet_s"] * 1e9 == pytest.approx(last.time_ns - GUEST_START_NS - BEGIN_NS, abs=1000)
     assert host["exit"] == was["host"]["exit"] == "exit code 0"
     assert 1 < host["last_packet_s"] <= now["virtual_s"] + 1
-    assert now["virtual_s"] == pytest.approx(was["virtual_s"], abs=1)  # the director has written it after the job
+    assert now["virtual_s"] == pytest.approx(was["virtual_s"], abs=1)  # the director's own
     assert 0.01 < now["wall_s"] < 600
     assert now["run_id"] == forged.name
     for name in ("scenario", "arguments", "seed"):

@@ -163,7 +163,15 @@ def test_the_time_of_the_last_packet_is_known(tmp_path: Path, piece: int, size: 
 @pytest.mark.parametrize(
     "end",
     [
-        *(b"", b"x", bytes(12), bytes(40), b"\xff" * 40, struct.pack("<III", 6, 12, 12), struct.pack("<III", 6, 16, 12)),
+        *(
+            b"",
+            b"x",
+            bytes(12),
+            bytes(40),
+            b"\xff" * 40,
+            struct.pack("<III", 6, 12, 12),
+            struct.pack("<III", 6, 16, 12),
+        ),
         struct.pack("<II", 6, 28) + bytes(16) + struct.pack("<I", 28),
     ],
 )

@@ -161,7 +161,14 @@ PART = {"scenario": "geo", "arguments": {}, "status": "Finished Ok", "virtual_s"
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("run_id", 5), ("scenario", None), ("arguments", {"vpn": 5}), ("arguments", []), ("seed", "1"), ("seed", 1e3)),
+        *(
+            ("run_id", 5),
+            ("scenario", None),
+            ("arguments", {"vpn": 5}),
+            ("arguments", []),
+            ("seed", "1"),
+            ("seed", 1e3),
+        ),
         *(("seed", 10**30), ("status", []), ("error", 5), ("virtual_s", "3"), ("virtual_s", 1e300), ("wall_s", None)),
         *(("capture_hash", None), ("measures", []), ("measures", {"a": "x"}), ("measures", {"a": 10**30})),
         *(("command", ["x"]), ("parts", {}), ("parts", [5]), ("parts", [{**PART, "virtual_s": None}]), ("host", [])),

@@ -15,7 +15,10 @@ from openbach_run.results.run_files import DamagedRecord
 from openbach_run.topology.inventory import load_inventory
 
 INVENTORY = load_inventory(ROOT / "inventory.yml")
-FUNCTION = {"id": 0, "start_job_instance": {"entity_name": "satvpn_sat", "satcom_link": {"orbit": [["geo"]]}}}
+FUNCTION = {
+    "id": 0,
+    "start_job_instance": {"entity_name": "satvpn_sat", "satcom_link": {"orbit": [["geo"]]}},
+}
 CONTENT = {
     "scenario": {"name": "geo", "openbach_functions": [FUNCTION, {"id": 1}]},
     "arguments": {},
@@ -59,13 +62,29 @@ def test_an_older_one_is_read(tmp_path: Path) -> None:
         ("scenario", [], '"scenario" is []; dict was expected'),
         ("arguments", None, '"arguments" is None'),
         ("inventory", 5, '"inventory" is 5'),
-        ("scenario.openbach_functions", {}, "scenario.openbach_functions.0: start_job_instance: None"),
-        ("scenario.openbach_functions.1", "x", "scenario.openbach_functions.1: start_job_instance: None"),
-        ("scenario.openbach_functions.0.start_job_instance.entity_name", ..., 'has no "entity_name"'),
+        (
+            "scenario.openbach_functions",
+            {},
+            "scenario.openbach_functions.0: start_job_instance: None",
+        ),
+        (
+            "scenario.openbach_functions.1",
+            "x",
+            "scenario.openbach_functions.1: start_job_instance: None",
+        ),
+        (
+            "scenario.openbach_functions.0.start_job_instance.entity_name",
+            ...,
+            'has no "entity_name"',
+        ),
         ("inventory.hosts", {}, "inventory.hosts.0: None is no JSON object"),
         ("inventory.hosts.1.name", 5, 'inventory.hosts.1: "name" is 5'),
         ("inventory.hosts.0.interfaces", ..., 'inventory.hosts.0: has no "interfaces"'),
-        ("inventory.hosts.0.interfaces.0.network", [], 'inventory.hosts.0.interfaces.0: "network" is []'),
+        (
+            "inventory.hosts.0.interfaces.0.network",
+            [],
+            'inventory.hosts.0.interfaces.0: "network" is []',
+        ),
         ("inventory.hosts.0.routes.0.via", None, 'inventory.hosts.0.routes.0: "via" is None'),
     ],
 )

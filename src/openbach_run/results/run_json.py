@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""run.json of a run that has ended: what its guest got. The host writes it, but a results directory may be somebody else's,
-or damaged. What the web page shows of it is looked at there: it may be of a run that goes on."""
+"""run.json of a run that has ended: what its guest got.
+
+The host writes it, but a results directory may be somebody else's, or damaged. What the web page
+shows of it is looked at there: it may be of a run that goes on.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,28 @@ from openbach_run.topology.hosts import Inventory
 
 FILE = "run.json"
 TEXT_OR_NONE, NUMBER_OR_NONE = (str, NoneType), (int, NoneType)
-HOST = {**dict.fromkeys(("entity", "name", "role"), str), **dict.fromkeys(("interfaces", "routes", "rules"), list)}
+HOST = {
+    **dict.fromkeys(("entity", "name", "role"), str),
+    **dict.fromkeys(("interfaces", "routes", "rules"), list),
+}
 PORT = {**dict.fromkeys(("name", "network", "address"), str), "ipv6": TEXT_OR_NONE}
 ROUTE = {"to": str, "via": str, "metric": NUMBER_OR_NONE, "table": NUMBER_OR_NONE}
 """Fields of the inventory's parts."""
-LATER: dict[str, Any] = {"role": "", "routes": [], "rules": [], "ipv6": None, "metric": None, "table": None}
+LATER: dict[str, Any] = {
+    "role": "",
+    "routes": [],
+    "rules": [],
+    "ipv6": None,
+    "metric": None,
+    "table": None,
+}
 """What older runs have not."""
 
 
 def read(run_dir: Path) -> dict[str, Any]:
-    """Its content: `scenario`, `arguments`, `link_files` and `inventory` (the last three may be missing) have the form that
-    the engine writes. Raises DamagedRecord."""
+    """Its content, in the form that the engine writes: `scenario`, `arguments`, `inventory`.
+
+    The last two may be missing. Raises DamagedRecord."""
     place = run_dir / FILE
     try:
         content: dict[str, Any] = run_files.document(run_dir, FILE)
@@ -47,7 +61,8 @@ def inventory(run_dir: Path) -> Inventory:
                 IPv4Address(port.address.partition("/")[0])
         return found
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DamagedRecord(f"{run_dir / FILE}: inventory: is none of this version ({error})") from error
+        text = f"{run_dir / FILE}: inventory: is none of this version ({error})"
+        raise DamagedRecord(text) from error
 
 
 def _faults(content: Any) -> Iterator[str]:
