@@ -262,7 +262,7 @@ def profile(file: Path) -> None:
 
 
 def impairment(file: Path) -> None:
-    job_module("lan_link", "impairment").read(file)
+    job_module("lan_link", "impairment").find(file.stem, file.parent)
     addition(file, "impairments/mine.json", "lan_ping", "vpn=none", "impairment=mine")
 
 

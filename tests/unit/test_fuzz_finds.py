@@ -336,6 +336,17 @@ def test_a_number_of_a_call_that_is_too_long_is_left_out() -> None:
     assert load("voip", "stream").read_log(line) == []
 
 
+@pytest.mark.parametrize(
+    ("job", "module", "more"), [("lan_link", "impairment", ()), ("vpn", "cpu_model", ("wireguard", 1.0))]
+)
+def test_a_profile_that_is_nested_too_deeply_is_named(
+    tmp_path: Path, job: str, module: str, more: tuple[Any, ...]
+) -> None:
+    (tmp_path / "mine.json").write_text("[" * 5000)
+    with pytest.raises(ValueError, match=r"mine\.json: nested too deeply"):
+        load(job, module).find("mine", *more, tmp_path)
+
+
 def test_arguments_of_a_sub_scenario_are_no_text(tmp_path: Path) -> None:
     """The backend fails there, too (HTTP 500)."""
     start = {"scenario_name": "geo", "arguments": "$vpn"}
