@@ -139,7 +139,7 @@ def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
                 begin = chance.randrange(len(other) + 1)
                 content[at:end] = other[begin : begin + chance.choice((4, 40, 400))]
             case 4:
-                words = content.split(b" ")
+                words = bytes(content).split(b" ")
                 words[chance.randrange(len(words))] = chance.choice(TOKENS)
                 content = bytearray(b" ".join(words))
             case _:
@@ -267,8 +267,8 @@ def impairment(file: Path) -> None:
 
 
 def cpu(file: Path) -> None:
-    job_module("vpn", "cpu_model").find(file.stem, "wireguard", 2.0, file.parent)
-    addition(file, "cpus/mine.json", "lan_ping", "vpn=wireguard", "cpu=mine")
+    job_module("vpn", "cpu_model").find(file.stem, "wireguard_go", 2.0, file.parent)
+    addition(file, "cpus/mine.json", "lan_ping", "vpn=wireguard_go", "cpu=mine")
 
 
 @cache
@@ -338,7 +338,7 @@ def archive_sums(file: Path) -> None:
 
 
 def kernel_series(file: Path) -> None:
-    series.patches(run_directory(file, "series"))
+    series.names(run_directory(file, "series"))
 
 
 def link_options(file: Path) -> None:
@@ -350,7 +350,7 @@ def link_options(file: Path) -> None:
 
 
 def controller_file(file: Path) -> None:
-    read_access("192.0.2.1", file)
+    read_access(None, file)
 
 
 def collected(file: Path) -> None:
@@ -367,13 +367,23 @@ def read_run_json(file: Path) -> None:
 
 
 def packed(file: Path) -> None:
-    """The packed files of a run that has finished."""
+    """The packed files of a run that has finished; what is changed in a compressed one is nearly always its sum only."""
     place = run_directory(file, run_files.PACKED)
+    compressed(place / run_files.PACKED)
     for name in ("run.json", "result.json", "jobs/1/stdout"):
         with contextlib.suppress(FileNotFoundError):
             run_files.content(place, name)
-    (place / run_files.PACKED).rename(place / "statistics.jsonl.gz")
+
+
+def packed_statistics(file: Path) -> None:
+    place = run_directory(file, "statistics.jsonl.gz")
+    compressed(place / "statistics.jsonl.gz")
     check(place)
+
+
+def compressed(file: Path) -> None:
+    if not (content := file.read_bytes()).startswith(b"\x1f\x8b"):
+        file.write_bytes(gzip.compress(content, mtime=0))
 
 
 def shared_fields(file: Path) -> None:
@@ -427,6 +437,10 @@ class Server:
         self._place = tempfile.TemporaryDirectory(prefix="fuzz-")
         self._visit = web.visiting(web.application(Path(self._place.name), workers=1))
         self._client: Any = self._visit.__enter__()
+
+    def close(self) -> None:
+        self._visit.__exit__(None, None, None)
+        self._place.cleanup()
 
     def ask(self, method: str, path: str, body: bytes) -> None:
         if path.startswith("/page/"):
@@ -482,7 +496,8 @@ RESULT = line(status="Finished Ko", virtual_s=1, failed=[{"function": 1, "error"
 ASKED = line(command="x", plots={"geo": {"measure": "mos", "figure": "measures"}}, commit=None, runs=[RUN])
 LINK = b"# repeat_s: 60\ntime_s,direction,rate_bps,delay_ms,loss_pct\n0,both,10000000,250,0\n12.5,forward,4000000,,\n"
 PING = b"[1.5] 64 bytes: icmp_seq=1 ttl=5 time=20.1 ms\n[2.5] 64 bytes: icmp_seq=2 ttl=5 time=21 ms\n3 packets transmitted\n"
-IRTT = b'{"round_trips": [{"timestamps": {"client": {"send": {"wall": 1}}}, "delay": {"rtt": 5000}, "lost": "false"}]}'
+SENT = {"timestamps": {"client": {"send": {"wall": 1, "monotonic": 1}}}, "delay": {"rtt": 5000}, "lost": "false"}
+IRTT = line(round_trips=[SENT])
 CAPTURE = bytes.fromhex("0a0d0d0a1c0000004d3c2b1a01000000ffffffffffffffff1c000000") + bytes(64)
 KERNEL = b"[    0.100000] WARNING: CPU: 0 PID: 1 at x\n[    1.000000] Out of memory: Killed process 5\n"
 
@@ -502,8 +517,9 @@ MAP = line(
     }],
 )  # fmt: skip
 SUMS = b"0" * 64 + b"  README.md\n" + b"1" * 64 + b"  results/geo/results.csv\n"
+LOCK = b"".join((REPOSITORY / "debian.lock").read_bytes().splitlines(keepends=True)[:20])
 TREES = line(mine={"version": "1", "arguments": {"required": [{"name": "a", "type": "str", "count": "1"}], "optional": [
-    {"name": "b", "flag": "-b", "type": "int", "count": "0-1", "choices": [1, 2], "limits": {"least": 1}},
+    {"name": "b", "flag": "-b", "type": "int", "count": "0-1", "choices": [1, 2], "limits": {"minimum": 1}},
 ]}})  # fmt: skip
 CALL = b"Flow>1 Seq> 1 Src> 10.0.0.1/5 txTime>1:2:3.5 rxTime>1:2:3.75 Size>  172\n" * 4
 CONTROLLER = line(controller="192.0.2.1", login="a", password="b", vault_password="c")
@@ -512,7 +528,7 @@ COLLECTED = b"""time,@job_name,@agent_name,@suffix,@job_instance_id,rate
 ,vpn,pc,x,5,3
 """
 SHARED = line(identity={"engine": "virtual"}, packages=["a_1"], declared={"vpn": [{"column": "a_s", "factor": 1.0}]})
-PACKED = gzip.compress(b"run.json" + bytes(92) + b"0000644" + bytes(405) + b"{}" + bytes(2046), mtime=0)
+PACKED = run_files._tar({"run.json": b"{}", "jobs/1/stdout": b"x\n"})
 OPTIONS = b"acm\n--rate-bps\n1e7\n--margin-db\n0.5\n--seed\n3"
 
 
@@ -527,7 +543,7 @@ def parsers() -> list[Parser]:
         Parser("satellite", all_of("satellites/*.yml"), satellite, "x.yml", YAML),
         Parser("job", all_of("jobs/*/files/*.yml"), job, "j.yml", YAML),
         Parser("job for 2.6", all_of("jobs/*/files/*.yml"), for_older_platforms, "j.yml", YAML),
-        Parser("measures.yml", all_of("jobs/*/measures.yml"), job_lists, "measures.yml", YAML),
+        Parser("measures.yml", all_of("jobs/ping_series/measures.yml"), job_lists, "measures.yml", YAML),
         Parser("packages.txt", all_of("jobs/*/packages.txt"), job_lists, "packages.txt"),
         Parser("argument trees", [TREES], argument_trees, "trees.json", JSON),
         Parser("vpn.json", all_of("vpn-configs/*/vpn.json"), vpn, "in", JSON),
@@ -546,7 +562,7 @@ def parsers() -> list[Parser]:
         Parser("published", all_of("reports/published.yml"), published_figures, "published.yml", YAML),
         Parser("map.json", [MAP], assumption_map, "in", JSON),
         Parser("SHA256SUMS", [SUMS], archive_sums, "in"),
-        Parser("debian.lock", [(REPOSITORY / "debian.lock").read_bytes()[:4000]], read_lock, "debian.lock"),
+        Parser("debian.lock", [LOCK], read_lock, "debian.lock"),
         Parser("kernel/series", all_of("kernel/series"), kernel_series, "in"),
         Parser("NAME=VALUE", [b"vpn=none,wireguard\nloss=0,1\nrate=10M"], settings, "in"),
         Parser("seeds", [b"5", b"3,7", b"7,"], seeds, "in"),
@@ -558,7 +574,8 @@ def parsers() -> list[Parser]:
         Parser("result.json", [RESULT], outcome, "in", JSON),
         Parser("run.json", [RUN_JSON], read_run_json, "in", JSON),
         Parser("console.log", [KERNEL], console, "in"),
-        Parser("files.tar.gz", [PACKED, gzip.compress(STATISTIC, mtime=0)], packed, "in"),
+        Parser("files.tar.gz", [PACKED, gzip.compress(PACKED, mtime=0)], packed, "in"),
+        Parser("statistics.jsonl.gz", [STATISTIC, gzip.compress(STATISTIC, mtime=0)], packed_statistics, "in"),
         Parser("record.json", [RECORD], record, "in", JSON),
         Parser("shared/….json", [SHARED], shared_fields, "in", JSON),
         Parser("campaign.json", [ASKED], asked_for, "in", JSON),
@@ -630,7 +647,7 @@ def main(argv: list[str] | None = None) -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     jobs()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as cache_place:
-        yaml_files._folder = lambda: Path(cache_place) / "yaml"
+        yaml_files._folder = cache(lambda: Path(cache_place) / "yaml")
         return tried(given, Path(cache_place))
 
 
@@ -646,6 +663,8 @@ def tried(given: argparse.Namespace, cache_place: Path) -> int:
             shutil.rmtree(cache_place / "yaml", ignore_errors=True)
         if found := attempt(parser, given.seed, number):
             print(f"FIND {parser.name}, seed {given.seed}, input {number}:\n{found}", flush=True)
+    if server.cache_info().currsize:
+        server().close()
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     for parser in chosen:
         print(f"{parser.name:16} {parser.tried:8} inputs, {parser.refused:8} refused, {len(parser.finds)} finds")
