@@ -173,9 +173,7 @@ NAMELESS = "64 MiB of shared memory and of files without a name"
 ENDED = "jail: the guest had {} and was ended\n"
 
 
-def taken(
-    launcher: Path, greedy: Path, host: Host, mode: str, way: str
-) -> subprocess.CompletedProcess[str]:
+def taken(launcher: Path, greedy: Path, host: Host, mode: str, way: str) -> subprocess.CompletedProcess[str]:
     """Run `greedy` in place of a guest's kernel, in one of its ways."""
     program, copy = shutil.copy(greedy, host.place), shutil.copy(launcher, host.place)
     guest, code, run = host.places()
@@ -225,9 +223,7 @@ def test_who_hides_its_files_is_ended(launcher: Path, greedy: Path, host: Host, 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_thread_that_has_ended_hides_nothing(
-    launcher: Path, greedy: Path, host: Host, mode: str
-) -> None:
+def test_a_thread_that_has_ended_hides_nothing(launcher: Path, greedy: Path, host: Host, mode: str) -> None:
     """It is root's, so an ordinary user may not look: each kernel's process is so when it ends."""
     done = taken(launcher, greedy, host, mode, "second thread")
     assert (done.stderr, done.returncode) == ("", 0)
