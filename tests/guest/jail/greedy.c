@@ -8,7 +8,6 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +23,7 @@
 #define MUCH	(150L * MIB)
 
 static char part[MIB];
+static char stack[1 << 16] __attribute__((aligned(16)));
 
 static const char *place(char **argv, const char *name)
 {
@@ -72,23 +72,23 @@ static void be_many(int more)
 		}
 }
 
-static void *with_file(void *run)
+static int with_file(void *run)
 {
 	unlinked(run);
 	stay();
-	return NULL;
+	return 0;
 }
 
-static void *with_memory(void *unused)
+static int with_memory(void *unused)
 {
 	(void)unused;
 	use_memory(MAP_PRIVATE);
 	stay();
-	return NULL;
+	return 0;
 }
 
 /* Some looks long. */
-static void *ends_well(void *unused)
+static int ends_well(void *unused)
 {
 	const struct timespec long_enough = { .tv_sec = 1 };
 
@@ -98,11 +98,12 @@ static void *ends_well(void *unused)
 }
 
 /* Goes on as a second thread, after the end of the first one. */
-static void go_on_as(void *(*second)(void *), const char *run)
+static void go_on_as(int (*second)(void *), const char *run)
 {
-	pthread_t thread;
+	const int thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+			   CLONE_SYSVSEM;
 
-	if (pthread_create(&thread, NULL, second, (void *)run))
+	if (clone(second, stack + sizeof(stack), thread, (void *)run) < 0)
 		exit(5);
 	syscall(SYS_exit, 0);
 }
