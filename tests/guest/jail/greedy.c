@@ -72,9 +72,10 @@ static void be_many(int more)
 		}
 }
 
-static int with_file(void *run)
+static int with_file(void *unused)
 {
-	unlinked(run);
+	(void)unused;
+	unlinked(".");
 	stay();
 	return 0;
 }
@@ -98,12 +99,12 @@ static int ends_well(void *unused)
 }
 
 /* Goes on as a second thread, after the end of the first one. */
-static void go_on_as(int (*second)(void *), const char *run)
+static void go_on_as(int (*second)(void *))
 {
 	const int thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
 			   CLONE_SYSVSEM;
 
-	if (clone(second, stack + sizeof(stack), thread, (void *)run) < 0)
+	if (clone(second, stack + sizeof(stack), thread, NULL) < 0)
 		exit(5);
 	syscall(SYS_exit, 0);
 }
@@ -135,12 +136,12 @@ int main(int argc, char **argv)
 		unlinked(run);
 		stay();
 	}
-	if (strcmp(way, "second thread's file") == 0)
-		go_on_as(with_file, run);
+	if (strcmp(way, "second thread's file") == 0 && chdir(run) == 0)
+		go_on_as(with_file);
 	if (strcmp(way, "second thread's memory") == 0)
-		go_on_as(with_memory, run);
+		go_on_as(with_memory);
 	if (strcmp(way, "second thread") == 0)
-		go_on_as(ends_well, run);
+		go_on_as(ends_well);
 	if (strcmp(way, "hidden file") == 0) {
 		prctl(PR_SET_DUMPABLE, 0);
 		unlinked(run);
