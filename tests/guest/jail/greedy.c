@@ -47,14 +47,11 @@ static int filled(int fd, long bytes)
 	return fd;
 }
 
-static int unlinked(const char *run)
+static int unlinked(int directory)
 {
-	char path[4096];
-	int fd;
+	int fd = openat(directory, "file", O_CREAT | O_EXCL | O_RDWR, 0600);
 
-	snprintf(path, sizeof(path), "%s/file", run);
-	fd = open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
-	unlink(path);
+	unlinkat(directory, "file", 0);
 	return filled(fd, MUCH);
 }
 
@@ -72,10 +69,9 @@ static void be_many(int more)
 		}
 }
 
-static int with_file(void *unused)
+static int with_file(void *directory)
 {
-	(void)unused;
-	unlinked(".");
+	unlinked(*(int *)directory);
 	stay();
 	return 0;
 }
@@ -98,21 +94,21 @@ static int ends_well(void *unused)
 	exit(0);
 }
 
-/* Goes on as a second thread, after the end of the first one. */
-static void go_on_as(int (*second)(void *))
+/* Goes on as a second thread, after the end of the first one: then /proc/self/fd is empty. */
+static void go_on_as(int (*second)(void *), int *directory)
 {
 	const int thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
 			   CLONE_SYSVSEM;
 
-	if (clone(second, stack + sizeof(stack), thread, NULL) < 0)
+	if (clone(second, stack + sizeof(stack), thread, directory) < 0)
 		exit(5);
 	syscall(SYS_exit, 0);
 }
 
 int main(int argc, char **argv)
 {
-	const char *way = argv[argc - 1], *run = place(argv, "RUN_DIR=");
-	int fd;
+	int run = open(place(argv, "RUN_DIR="), O_RDONLY | O_DIRECTORY), fd;
+	const char *way = argv[argc - 1];
 
 	if (strcmp(way, "processes") == 0)
 		be_many(0);
@@ -136,12 +132,12 @@ int main(int argc, char **argv)
 		unlinked(run);
 		stay();
 	}
-	if (strcmp(way, "second thread's file") == 0 && chdir(run) == 0)
-		go_on_as(with_file);
+	if (strcmp(way, "second thread's file") == 0)
+		go_on_as(with_file, &run);
 	if (strcmp(way, "second thread's memory") == 0)
-		go_on_as(with_memory);
+		go_on_as(with_memory, &run);
 	if (strcmp(way, "second thread") == 0)
-		go_on_as(ends_well);
+		go_on_as(ends_well, &run);
 	if (strcmp(way, "hidden file") == 0) {
 		prctl(PR_SET_DUMPABLE, 0);
 		unlinked(run);
