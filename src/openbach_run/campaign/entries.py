@@ -153,8 +153,11 @@ VARIABLE = re.compile(r"\bVPN_([A-Z0-9_]+)")
 def check_entries(uses: Uses, additions: Additions) -> None:
     """Raises InputError for the first mistake in the folders and files that are used."""
     for kind, names in uses.items():
-        for name in names if kind in CHECKS else ():
-            CHECKS[kind](additions, additions.all(kind)[name])
+        there = additions.all(kind) if kind in CHECKS else {}
+        # A base that is not there is told of by the check of the VPN that names it.
+        for name in names:
+            if name in there:
+                CHECKS[kind](additions, there[name])
 
 
 def _check_json(shape: Shape, additions: Additions, file: Path) -> None:
