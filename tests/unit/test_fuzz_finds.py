@@ -19,6 +19,7 @@ from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import Lost, read_access
 from openbach_run.engine.virtual import series
 from openbach_run.errors import InputError, SetupError
+from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.project import for_2_6
 from openbach_run.openbach.refusals import Malformed
@@ -360,3 +361,10 @@ def test_arguments_of_a_sub_scenario_are_no_text(tmp_path: Path) -> None:
         read_scenario(tmp_path / "x.json", {})
     assert refused.value.status == 500
     assert "openbach_functions.0.start_scenario_instance.arguments: '$vpn' should be an object" in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["inherits", "table_of"])
+def test_a_name_that_no_file_can_have_is_no_file(tmp_path: Path, key: str) -> None:
+    (tmp_path / "t.yml").write_text(f"{key}: {300 * 'a'}\n")
+    with pytest.raises(InputError, match=f"t.yml: {key}: a+: no such file"):
+        expand(tmp_path / "t.yml")

@@ -4,6 +4,7 @@ inherits from another one. docs/scenarios.md explains the keys."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -142,6 +143,7 @@ def _without(inherited: Mapping[str, Any], content: Mapping[str, Any]) -> dict[s
 def found(path: Path, key: str, named: str) -> Path:
     """The file that a file names: a path from that file, or from scenarios/ of the checkout. Raises InputError."""
     for folder in (path.parent, SCENARIOS):
-        if (folder / named).is_file():
+        # Unlike Path.is_file() this answers for a name that is too long for any file, too.
+        if os.path.isfile(folder / named):
             return folder / named
     raise InputError(f"{path}: {key}: {named}: no such file, from here or from {SCENARIOS}")
