@@ -74,6 +74,15 @@ shared_secret() {
     openssl pkeyutl -derive -inkey "$VPN_DIR/shared.pem" -peerkey "$VPN_REMOTE_PUBLIC" | openssl dgst -sha256 -r | cut -d' ' -f1
 }
 
+# WireGuard's pre-shared key, if $VPN_PSK is `on`: such a secret, in a file. The other end's public key is then the first line
+# of what it told; what reads its public half skips that line.
+wireguard_psk() {
+    [ "${VPN_PSK:-off}" = on ] || return 0
+    psk_peer=$(sed 1q "$VPN_REMOTE_PUBLIC") psk="preshared-key $VPN_DIR/psk"
+    openssl pkeyutl -derive -inkey "$VPN_DIR/shared.pem" -peerkey "$VPN_REMOTE_PUBLIC" | openssl dgst -sha256 -binary |
+        openssl base64 > "$VPN_DIR/psk"
+}
+
 # Interfaces that this host makes from now on have IPv6, as an overlay network wants it.
 allow_ipv6() {
     echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6
@@ -87,8 +96,8 @@ configure_wireguard() {
     [ "$VPN_ROLE" = server ] || { endpoint="endpoint $VPN_REMOTE_IP:$port"; hook=input; }
     count handshakes "$hook" udp sport "$port" @th,64,8 2
     # shellcheck disable=SC2086 # two words or none
-    wg set "$VPN_DEVICE" listen-port "$port" private-key "$VPN_DIR/private" \
-        peer "$(cat "$VPN_REMOTE_PUBLIC")" allowed-ips 0.0.0.0/0 persistent-keepalive "${VPN_KEEPALIVE:-0}" $endpoint
+    wg set "$VPN_DEVICE" listen-port "$port" private-key "$VPN_DIR/private" peer "${psk_peer:-$(cat "$VPN_REMOTE_PUBLIC")}" \
+        ${psk:-} allowed-ips 0.0.0.0/0 persistent-keepalive "${VPN_KEEPALIVE:-0}" $endpoint
     configure_device
 }
 

@@ -16,6 +16,7 @@ from typing import Any
 from openbach_run.additions import Additions
 from openbach_run.campaign.plan import Campaign, plan_scenario, read_with_subs, settings_of
 from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
+from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.refusals import Malformed, near
@@ -42,12 +43,12 @@ def plan_file(
         try:
             scenario, subs = read_with_subs(file, packages)
             known_here = settings_of(scenario, subs)
-            here = {name: values for name, values in given.items() if name in known_here}
+            here = {name: values for name, values in given.items() if setting_of(name) in known_here}
             campaigns.append(plan_scenario(file, {**values, **here}, seeds, packages))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}
-    if unknown := [name for name in given if name not in known]:
+    if unknown := [name for name in given if setting_of(name) not in known]:
         raise InputError(
             f"{unknown[0]}=…: none of the scenarios of {path} has this argument; they have {', '.join(known)}"
         )
