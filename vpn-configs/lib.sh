@@ -83,6 +83,15 @@ wireguard_psk() {
         openssl base64 > "$VPN_DIR/psk"
 }
 
+# Ends `up` if the kernel would give a socket less than $VPN_SNDBUF or $VPN_RCVBUF, which it does without a word.
+check_socket_buffers() {
+    for asked in "wmem_max ${VPN_SNDBUF:-0}" "rmem_max ${VPN_RCVBUF:-0}"; do
+        limit=net.core.${asked% *} bytes=${asked#* }
+        most=$(cat "/proc/sys/net/core/${asked% *}" 2> /dev/null) || continue # a namespace of an older kernel shows none
+        [ "$bytes" -le "$most" ] || { echo "this kernel gives a socket at most $most bytes, not $bytes ($limit)"; exit 1; }
+    done
+}
+
 # Interfaces that this host makes from now on have IPv6, as an overlay network wants it.
 allow_ipv6() {
     echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6

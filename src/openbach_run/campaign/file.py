@@ -82,6 +82,11 @@ def _entry(where: str, entry: Any, here: Path, additions: Additions) -> tuple[Pa
         raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
     _check_keys(where, entry, ("scenario", "values"))
     values = entry.get("values", {})
+    for argument, listed in values.items() if isinstance(values, dict) else ():
+        if isinstance(listed, list) and any(isinstance(one, bool) for one in listed):
+            raise InputError(
+                f"{where}.values.{argument}: YAML takes on, off, yes and no for true and false; write 'on' in quotes"
+            )
     if not isinstance(values, dict) or not all(map(is_list, values.values())):
         raise InputError(f"{where}.values: should be an object of lists by argument name")
     name = entry["scenario"]
