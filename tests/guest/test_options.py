@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of VPNs (`vpn.NAME=VALUE`) and of the end hosts' TCP as values: each is seen to act, in the packets or in the kernel."""
+"""Options of VPNs (`vpn.NAME=VALUE`) and of the end hosts' TCP: each is seen to act, in the packets or in the kernel."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def test_the_kernels_own_settings_come_back(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     (run,) = records(tmp_path / "r")
     before, meanwhile, after = (one["printed"].split() for one in run.statistics("snapshot"))
-    assert meanwhile == "1 0 0 4096 50000 50000 4096 16384 50000".split()
+    assert meanwhile == ["1", "0", "0", "4096", "50000", "50000", "4096", "16384", "50000"]
     assert before == after != meanwhile
 
 
