@@ -229,10 +229,9 @@ def test_a_small_buffer_is_the_largest_window(run_cells: RunCells, direction: st
 def read_back(run: Run) -> dict[str, Any]:
     """What the end hosts' kernels have, of the options that were given."""
     hosts = ("satvpn_pc", "satvpn_server")
+    names = ("buffer_bytes", "ecn", "sack", "window_scaling")
     lines = [one for one in run.statistics("transport_profile") if one["_metadata"]["agent_name"] in hosts]
-    found = [
-        {name: one[name] for name in ("buffer_bytes", "ecn", "sack", "window_scaling") if name in one} for one in lines
-    ]
+    found: list[dict[str, Any]] = [{name: one[name] for name in names if name in one} for one in lines]
     assert len(found) == len(hosts)
     assert found[0] == found[1]
     return found[0]
