@@ -2,56 +2,83 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fuzz: mutations of the checkout's own files, for every parser of what others write. `make fuzz SECONDS=3600`.
 
-Each parser answers with what it read or an error for a person. Anything else is a find: another exception, more than
-LIMIT_S of CPU time for one input, more than MEMORY_BYTES beyond what the script has at its start. Inputs follow from the
-seed, the parser and a number, so `--only NAME --first N --inputs 1` repeats one. The exit code is 1 if there was a find.
+Half of the inputs have other bytes; of files in JSON or YAML the others say something else (fuzz_trees.py). Each parser
+answers with what it read or an error for a person. Anything else is a find: another exception, more than LIMIT_S of CPU time
+for one input, more than MEMORY_BYTES beyond what the script has at its start. Inputs follow from the seed, the parser and a
+number, so `--only NAME --first N --inputs 1` repeats one. The exit code is 1 if there was a find.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
+import importlib
 import io
 import json
+import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import tempfile
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
+from typing import Any
+from urllib.parse import quote
 
-from openbach_run.additions import Additions, description
-from openbach_run.campaign.entries import CHECKS
+from fuzz_trees import JSON, LINES, YAML, Tree, trees
+
+from openbach_run import yaml_files
+from openbach_run.additions import Additions, description, packages_of
+from openbach_run.bundle.archive import _wrong_files
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds, parse_settings
+from openbach_run.commands import capture, link
+from openbach_run.engine.platform.engine import as_collected
+from openbach_run.engine.platform.rest import read_access
+from openbach_run.engine.virtual import series
 from openbach_run.engine.virtual.lock import read_lock
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.lint import lint
+from openbach_run.openbach.project import for_2_6
 from openbach_run.openbach.scenario import read_scenario
 from openbach_run.paths import REPOSITORY
+from openbach_run.report import hosts, published
 from openbach_run.report.assumptions import read_assumptions
-from openbach_run.report.cells import read_campaigns
-from openbach_run.results.captures import packets
+from openbach_run.report.cells import Campaigns, Cell, Run, read_campaigns
+from openbach_run.report.claims import judge, read_claims
+from openbach_run.report.explained import assumptions_of
+from openbach_run.results import asked as asked_files
+from openbach_run.results import run_files, run_json
+from openbach_run.results.captures import last_time_ns, packets
+from openbach_run.results.files import as_csv
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
-from openbach_run.results.record import Store, check, events
+from openbach_run.results.record import Record, Store, check, events, not_locked
 from openbach_run.satellite import mahimahi, opensand, rtt
 from openbach_run.satellite.given import read_link_file, read_presets
 from openbach_run.satellite.job import link_file
 from openbach_run.topology.inventory import agent_addresses, load_inventory
+from openbach_run.web.index import Index
+from openbach_run.web.serve import read_password
+from openbach_run.web.store import Database
 
 LIMIT_S = 20.0
 MEMORY_BYTES = 1 << 30
 EXPECTED = (InputError, SetupError, link_file.LinkFileError)
+CLEAN_EVERY = 5000
+"""Inputs after which the cache of YAML is emptied: it would have each one that is read."""
 LONGEST = 1 << 16
 TOKENS = (
     *(b"1e999", b"-1", b"0", b"NaN", b"null", b"true", b"{}", b"[]", b'""', b"\0", b"\xff", b"\n", b"$x", b"${", b"$$"),
@@ -72,10 +99,26 @@ class Parser:
     seeds: list[bytes]
     read: Callable[[Path], object]
     file: str
+    form: str = ""
+    """JSON, YAML or LINES: what the seeds say is changed, too."""
+    refusals: tuple[type[Exception], ...] = EXPECTED
     tried: int = 0
     refused: int = 0
     finds: dict[str, int] = field(default_factory=dict)
     """By the place of the fault, the first input."""
+
+    def input(self, chance: random.Random) -> bytes:
+        if self.form and chance.randrange(2):
+            known = self._trees()
+            return chance.choice(known).mutated(chance, known)
+        return mutated(chance, self.seeds)
+
+    def _trees(self) -> list[Tree]:
+        if not self._kept:
+            self._kept += trees(self.seeds, self.form)
+        return self._kept
+
+    _kept: list[Tree] = field(default_factory=list)
 
 
 def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
@@ -96,7 +139,7 @@ def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
                 begin = chance.randrange(len(other) + 1)
                 content[at:end] = other[begin : begin + chance.choice((4, 40, 400))]
             case 4:
-                words = content.split(b" ")
+                words = bytes(content).split(b" ")
                 words[chance.randrange(len(words))] = chance.choice(TOKENS)
                 content = bytearray(b" ".join(words))
             case _:
@@ -142,6 +185,19 @@ def told_events(file: Path) -> None:
     events(place)
 
 
+def campaign(file: Path) -> None:
+    plan_file(file, [], None, jobs(), Additions())
+
+
+def satellite(file: Path) -> None:
+    read_presets(["x"], {"x": file})
+
+
+def packets_of(file: Path) -> None:
+    list(packets(file))
+    last_time_ns(file.read_bytes())
+
+
 def outcome(file: Path) -> None:
     outcome_of(run_directory(file, "result.json"), 1.0, "ab", None, 0)
 
@@ -156,7 +212,7 @@ def record(file: Path) -> None:
     store = Store(file.parent)
     (store.runs / "0").mkdir(parents=True)
     file.rename(store.runs / "0/record.json")
-    store.all()
+    shown(store.all())
 
 
 def asked_for(file: Path) -> None:
@@ -178,12 +234,242 @@ def seeds(file: Path) -> None:
     parse_seeds(file.read_bytes().decode(errors="surrogateescape"))
 
 
+def addition(file: Path, place: str, scenario: str, *settings: str) -> None:
+    """A run of the scenario is planned that uses the input, which is at that place in a directory that is given by --with."""
+    root = file.parent / "with"
+    (root / place).parent.mkdir(parents=True)
+    for script in ("keygen", "up", "down"):
+        (root / place).with_name(script).touch(0o755)
+    (root / place).write_bytes(file.read_bytes())
+    additions = Additions.beside_ours([root])
+    packages = load_packages([REPOSITORY / "jobs"], additions)
+    planned = plan(REPOSITORY / f"scenarios/{scenario}.json", list(settings), (1,), packages)
+    for uses in planned.uses(packages, additions):
+        for kind, names in uses.items():
+            for name in names if kind in ("vpn-configs", "congestion-controls") else ():
+                packages_of(additions.all(kind)[name])
+
+
 def vpn(file: Path) -> None:
     description(run_directory(file, "vpn.json"))
+    packages_of(file.parent)
+    addition(file.parent / "vpn.json", "vpn-configs/mine/vpn.json", "geo", "vpn=mine")
 
 
 def profile(file: Path) -> None:
-    CHECKS["congestion-controls"](Additions(), run_directory(file, "profile.json"))
+    description(run_directory(file, "profile.json"))
+    addition(file.parent / "profile.json", "congestion-controls/mine/profile.json", "geo", "vpn=none", "cc=mine")
+
+
+def impairment(file: Path) -> None:
+    job_module("lan_link", "impairment").find(file.stem, file.parent)
+    addition(file, "impairments/mine.json", "lan_ping", "vpn=none", "impairment=mine")
+
+
+def cpu(file: Path) -> None:
+    job_module("vpn", "cpu_model").find(file.stem, "wireguard_go", 2.0, file.parent)
+    addition(file, "cpus/mine.json", "lan_ping", "vpn=wireguard_go", "cpu=mine")
+
+
+@cache
+def job_module(job: str, module: str) -> ModuleType:
+    """Of a job's own code, as a guest has it."""
+    from openbach_run.guest import collect_agent
+
+    sys.modules.setdefault("collect_agent", collect_agent)
+    sys.path.insert(0, str(REPOSITORY / f"jobs/{job}/files"))
+    return importlib.import_module(module)
+
+
+def call_log(file: Path) -> None:
+    stream = job_module("voip", "stream")
+    stream.measured(stream.read_log(file.read_bytes().decode(errors="replace")), 3, 20.0)
+
+
+def job_lists(file: Path) -> None:
+    """A job's measures.yml or packages.txt, and argument trees for --jobs FILE."""
+    place = file.parent / "jobs/ping_series"
+    shutil.copytree(REPOSITORY / "jobs/ping_series", place, symlinks=True)
+    (place / "measures.yml").unlink()
+    file.rename(place / file.name)
+    load_packages([place])
+
+
+def argument_trees(file: Path) -> None:
+    load_packages([file])
+
+
+def for_older_platforms(file: Path) -> None:
+    for_2_6(file)
+
+
+@cache
+def campaigns() -> Campaigns:
+    """Some cells with figures."""
+    cells = []
+    for vpn_name in ("none", "wireguard", "openvpn_udp"):
+        values = {"scenario": "geo", "orbit": "geo", "vpn": vpn_name, "pep": "none", "cc": "cubic", "loss": "0"}
+        runs = [Run(seed, Path("/"), example_record(seed, values)) for seed in range(1, 6)]
+        cells.append(Cell(values, runs))
+    return Campaigns(["x"], cells)
+
+
+def example_record(seed: int, values: dict[str, str]) -> Record:
+    fields = {**json.loads(RECORD), "seed": seed, "arguments": values, "measures": {"transfer_time_s": 3.0 + seed}}
+    return Record(**fields)
+
+
+def claims(file: Path) -> None:
+    for name, described in read_claims(file).items():
+        judge(name, described, campaigns())
+
+
+def published_figures(file: Path) -> None:
+    published.titles(file)
+    published.tables(campaigns(), file)
+
+
+def assumption_map(file: Path) -> None:
+    assumptions_of(run_directory(file, "map.json"))
+
+
+def archive_sums(file: Path) -> None:
+    list(_wrong_files(run_directory(file, "SHA256SUMS")))
+
+
+def kernel_series(file: Path) -> None:
+    series.names(run_directory(file, "series"))
+
+
+def link_options(file: Path) -> None:
+    """Numbers for the models of constellations and of rain, a line each."""
+    lines = file.read_bytes().decode(errors="replace").replace("\0", "").split("\n")
+    output = ["-o", str(file.parent / "x.csv"), "--quiet"]
+    with contextlib.suppress(SystemExit):  # argparse has said what is wrong
+        link.main([*lines, "--duration-s", "60", *output])
+
+
+def controller_file(file: Path) -> None:
+    read_access(None, file)
+
+
+def collected(file: Path) -> None:
+    list(as_collected(file.read_bytes().decode(errors="replace")))
+
+
+def read_run_json(file: Path) -> None:
+    place = run_directory(file, "run.json")
+    content = run_json.read(place)
+    hosts.hosts({"x": content})
+    found = run_json.inventory(place)
+    capture.names(found)
+    capture.far_ends(found)
+
+
+def packed(file: Path) -> None:
+    """The packed files of a run that has finished; what is changed in a compressed one is nearly always its sum only."""
+    place = run_directory(file, run_files.PACKED)
+    compressed(place / run_files.PACKED)
+    for name in ("run.json", "result.json", "jobs/1/stdout"):
+        with contextlib.suppress(FileNotFoundError):
+            run_files.content(place, name)
+
+
+def packed_statistics(file: Path) -> None:
+    place = run_directory(file, "statistics.jsonl.gz")
+    compressed(place / "statistics.jsonl.gz")
+    check(place)
+
+
+def compressed(file: Path) -> None:
+    if not (content := file.read_bytes()).startswith(b"\x1f\x8b"):
+        file.write_bytes(gzip.compress(content, mtime=0))
+
+
+def shared_fields(file: Path) -> None:
+    store = Store(file.parent)
+    (store.runs / "0").mkdir(parents=True)
+    store.shared.mkdir()
+    file.rename(store.shared / "ab.json")
+    own = {
+        name: value for name, value in json.loads(RECORD).items() if name not in ("identity", "packages", "declared")
+    }
+    (store.runs / "0/record.json").write_text(json.dumps({**own, "shared": "ab"}))
+    shown(store.all())
+
+
+def shown(records: list[Record]) -> None:
+    """What commands make of records."""
+    as_csv(records)
+    not_locked(records)
+    for one in records:
+        _ = one.clock, one.finished
+        with contextlib.suppress(InputError):
+            _ = one.repetition, one.options
+
+
+def asked_parts(file: Path) -> None:
+    """As the page reads it, which makes its results known."""
+    results = file.parent / "results"
+    (results / "x/runs").mkdir(parents=True)
+    file.rename(results / "x" / asked_files.FILE)
+    database = Database(results / "serve.sqlite")
+    try:
+        Index(database, results).look()
+    finally:
+        database.close()
+
+
+ROUTES = (
+    ("POST", "/project/satvpn/scenario/"), ("PUT", "/project/satvpn/scenario/geo_loss/"), ("POST", "/project/"),
+    ("POST", "/project/satvpn/scenario/geo/scenario_instance/"), ("POST", "/login/"), ("POST", "/job_instance/"),
+    ("PUT", "/project/satvpn/"), ("POST", "/page/import"), ("POST", "/page/link/satvpn/geo"),
+)  # fmt: skip
+"""Where requests have bodies. The last two are forms of the page."""
+
+
+class Server:
+    """The local controller with an engine that is made up."""
+
+    def __init__(self) -> None:
+        sys.path.append(str(REPOSITORY / "tests/unit"))
+        web: Any = importlib.import_module("web")
+        self._place = tempfile.TemporaryDirectory(prefix="fuzz-")
+        self._visit = web.visiting(web.application(Path(self._place.name), workers=1))
+        self._client: Any = self._visit.__enter__()
+
+    def close(self) -> None:
+        self._visit.__exit__(None, None, None)
+        self._place.cleanup()
+
+    def ask(self, method: str, path: str, body: bytes) -> None:
+        if path.startswith("/page/"):
+            token = self._client.get("/").text.partition('name="token" value="')[2].partition('"')[0]
+            files = {"file": ("mine.csv" if "link" in path else "mine.json", body, "application/octet-stream")}
+            answer = self._client.post(path, data={"token": token}, files=files, follow_redirects=False)
+        else:
+            answer = self._client.request(method, path, content=body, headers={"Content-Type": "application/json"})
+        if answer.status_code >= 500:
+            raise RuntimeError(f"{method} {path}: HTTP {answer.status_code}: {answer.text[:300]}")
+        if answer.status_code >= 400:
+            raise InputError(answer.text[:80])
+        if method == "POST" and "name" in (made := _json_object(answer.text)) and path != "/login/":
+            self._client.delete(f"{path}{quote(str(made['name']), safe='')}/")
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    with contextlib.suppress(ValueError):
+        if isinstance(found := json.loads(text), dict):
+            return found
+    return {}
+
+
+server = cache(Server)
+
+
+def request(file: Path) -> None:
+    content = file.read_bytes()
+    server().ask(*ROUTES[zlib.crc32(content) % len(ROUTES)], content)
 
 
 def inventory(file: Path) -> None:
@@ -210,45 +496,103 @@ RESULT = line(status="Finished Ko", virtual_s=1, failed=[{"function": 1, "error"
 ASKED = line(command="x", plots={"geo": {"measure": "mos", "figure": "measures"}}, commit=None, runs=[RUN])
 LINK = b"# repeat_s: 60\ntime_s,direction,rate_bps,delay_ms,loss_pct\n0,both,10000000,250,0\n12.5,forward,4000000,,\n"
 PING = b"[1.5] 64 bytes: icmp_seq=1 ttl=5 time=20.1 ms\n[2.5] 64 bytes: icmp_seq=2 ttl=5 time=21 ms\n3 packets transmitted\n"
-IRTT = b'{"round_trips": [{"timestamps": {"client": {"send": {"wall": 1}}}, "delay": {"rtt": 5000}, "lost": "false"}]}'
+SENT = {"timestamps": {"client": {"send": {"wall": 1, "monotonic": 1}}}, "delay": {"rtt": 5000}, "lost": "false"}
+IRTT = line(round_trips=[SENT])
 CAPTURE = bytes.fromhex("0a0d0d0a1c0000004d3c2b1a01000000ffffffffffffffff1c000000") + bytes(64)
 KERNEL = b"[    0.100000] WARNING: CPU: 0 PID: 1 at x\n[    1.000000] Out of memory: Killed process 5\n"
 
 
+RUN_JSON = line(
+    scenario={"name": "geo", "openbach_functions": [{"start_job_instance": {"entity_name": "a", "vpn": {"kind": [["x"]]}}}]},
+    arguments={}, inventory=load_inventory(REPOSITORY / "inventory.yml").to_dict(),
+)  # fmt: skip
+PROJECT = line(name="p", description="", owners=[], entity=[{"name": "e", "networks": []}], network=[], scenario=[])
+AS_WRITTEN = list(asked_files.text("x", [asked_files.AskedRun("0", "geo", {"vpn": "none"}, 1)], commit=None, apart={}))
+MAP = line(
+    command="x", commit="ab", whole=True, joint="x", campaign="x", searched="seed 1", confirmed="", tried=1, untried=[],
+    without_effect=[], again=[], findings=[{
+        "claim": "a", "part": "b", "orbit": "geo", "ours": "holds", "joint": "holds", "holds_under": "x", "changes": [{
+            "assumption": "a", "alternative": "b", "by": 1.1, "low": None, "high": None, "seeds": 1, "unit": "x", "more": 0,
+        }],
+    }],
+)  # fmt: skip
+SUMS = b"0" * 64 + b"  README.md\n" + b"1" * 64 + b"  results/geo/results.csv\n"
+LOCK = b"".join((REPOSITORY / "debian.lock").read_bytes().splitlines(keepends=True)[:20])
+TREES = line(mine={"version": "1", "arguments": {"required": [{"name": "a", "type": "str", "count": "1"}], "optional": [
+    {"name": "b", "flag": "-b", "type": "int", "count": "0-1", "choices": [1, 2], "limits": {"minimum": 1}},
+]}})  # fmt: skip
+CALL = b"Flow>1 Seq> 1 Src> 10.0.0.1/5 txTime>1:2:3.5 rxTime>1:2:3.75 Size>  172\n" * 4
+CONTROLLER = line(controller="192.0.2.1", login="a", password="b", vault_password="c")
+COLLECTED = b"""time,@job_name,@agent_name,@suffix,@job_instance_id,rate
+2026-01-01T00:00:01.5Z,vpn,pc,,5,1e6
+,vpn,pc,x,5,3
+"""
+SHARED = line(identity={"engine": "virtual"}, packages=["a_1"], declared={"vpn": [{"column": "a_s", "factor": 1.0}]})
+PACKED = run_files._tar({"run.json": b"{}", "jobs/1/stdout": b"x\n"})
+OPTIONS = b"acm\n--rate-bps\n1e7\n--margin-db\n0.5\n--seed\n3"
+
+
 def parsers() -> list[Parser]:
     """All of them."""
+    in_job = (*EXPECTED, ValueError)  # whose text is for a person
     return [
-        Parser("scenario (JSON)", all_of("scenarios/*.json"), scenario, "t.json"),
-        Parser("scenario (YAML)", all_of("scenarios/*.yml"), scenario, "t.yml"),
-        Parser(
-            "campaign", all_of("campaigns/*.yml"), lambda file: plan_file(file, [], None, jobs(), Additions()), "t.yml"
-        ),
-        Parser("inventory", all_of("inventory.yml", "topologies/*.yml"), inventory, "inventory.yml"),
-        Parser("satellite", all_of("satellites/*.yml"), lambda file: read_presets(["x"], {"x": file}), "x.yml"),
-        Parser("job", all_of("jobs/*/files/*.yml"), job, "j.yml"),
-        Parser("vpn.json", all_of("vpn-configs/*/vpn.json"), vpn, "in"),
-        Parser("profile.json", all_of("congestion-controls/*/profile.json"), profile, "in"),
+        Parser("scenario (JSON)", all_of("scenarios/*.json"), scenario, "t.json", JSON),
+        Parser("scenario (YAML)", all_of("scenarios/*.yml"), scenario, "t.yml", YAML),
+        Parser("campaign", all_of("campaigns/*.yml"), campaign, "t.yml", YAML),
+        Parser("inventory", all_of("inventory.yml", "topologies/*.yml"), inventory, "inventory.yml", YAML),
+        Parser("satellite", all_of("satellites/*.yml"), satellite, "x.yml", YAML),
+        Parser("job", all_of("jobs/*/files/*.yml"), job, "j.yml", YAML),
+        Parser("job for 2.6", all_of("jobs/*/files/*.yml"), for_older_platforms, "j.yml", YAML),
+        Parser("measures.yml", all_of("jobs/ping_series/measures.yml"), job_lists, "measures.yml", YAML),
+        Parser("packages.txt", all_of("jobs/*/packages.txt"), job_lists, "packages.txt"),
+        Parser("argument trees", [TREES], argument_trees, "trees.json", JSON),
+        Parser("vpn.json", all_of("vpn-configs/*/vpn.json"), vpn, "in", JSON),
+        Parser("profile.json", all_of("congestion-controls/*/profile.json"), profile, "in", JSON),
+        Parser("impairment", all_of("impairments/*.json"), impairment, "mine.json", JSON, in_job),
+        Parser("cpu", all_of("cpus/*.json"), cpu, "mine.json", JSON, in_job),
         Parser("link file", [LINK], read_link_file, "x.csv"),
+        Parser("link options", [OPTIONS, OPTIONS.replace(b"acm", b"leo")], link_options, "in"),
         Parser("mahimahi", [b"1\n2\n2\n9\n"], mahimahi.read_trace, "trace"),
         Parser("opensand", [b"# x\n0 5\n10 20\n"], opensand.read_delays, "delays"),
         Parser("ping, irtt, CSV", [PING, IRTT, b"time_s,rtt_ms\n0,5\n1,\n"], lambda file: rtt.read(file, 1.0), "rtt"),
-        Parser("assumptions", all_of("reports/assumptions.yml"), read_assumptions, "a.yml"),
-        Parser("debian.lock", [(REPOSITORY / "debian.lock").read_bytes()[:4000]], read_lock, "debian.lock"),
+        Parser("irtt", [IRTT], lambda file: rtt.read(file, 1.0), "rtt", JSON),
+        Parser("D-ITG", [CALL], call_log, "log"),
+        Parser("assumptions", all_of("reports/assumptions.yml"), read_assumptions, "a.yml", YAML),
+        Parser("claims", all_of("reports/claims.yml"), claims, "claims.yml", YAML),
+        Parser("published", all_of("reports/published.yml"), published_figures, "published.yml", YAML),
+        Parser("map.json", [MAP], assumption_map, "in", JSON),
+        Parser("SHA256SUMS", [SUMS], archive_sums, "in"),
+        Parser("debian.lock", [LOCK], read_lock, "debian.lock"),
+        Parser("kernel/series", all_of("kernel/series"), kernel_series, "in"),
         Parser("NAME=VALUE", [b"vpn=none,wireguard\nloss=0,1\nrate=10M"], settings, "in"),
         Parser("seeds", [b"5", b"3,7", b"7,"], seeds, "in"),
-        Parser("statistics", [STATISTIC, 3 * STATISTIC], statistics, "in"),
-        Parser("events", [EVENT, 2 * EVENT], told_events, "in"),
-        Parser("result.json", [RESULT], outcome, "in"),
+        Parser("controller", [CONTROLLER, b"192.0.2.1", b'"192.0.2.1"'], controller_file, "controller"),
+        Parser("password", [b"correct horse battery\n"], read_password, "password"),
+        Parser("collected CSV", [COLLECTED], collected, "in"),
+        Parser("statistics", [STATISTIC, 3 * STATISTIC], statistics, "in", LINES),
+        Parser("events", [EVENT, 2 * EVENT], told_events, "in", LINES),
+        Parser("result.json", [RESULT], outcome, "in", JSON),
+        Parser("run.json", [RUN_JSON], read_run_json, "in", JSON),
         Parser("console.log", [KERNEL], console, "in"),
-        Parser("record.json", [RECORD], record, "in"),
-        Parser("campaign.json", [ASKED], asked_for, "in"),
-        Parser("capture", [CAPTURE], lambda file: list(packets(file)), "capture.pcapng"),
+        Parser("files.tar.gz", [PACKED, gzip.compress(PACKED, mtime=0)], packed, "in"),
+        Parser("statistics.jsonl.gz", [STATISTIC, gzip.compress(STATISTIC, mtime=0)], packed_statistics, "in"),
+        Parser("record.json", [RECORD], record, "in", JSON),
+        Parser("shared/….json", [SHARED], shared_fields, "in", JSON),
+        Parser("campaign.json", [ASKED], asked_for, "in", JSON),
+        Parser("campaign.json, page", [ASKED, b"".join(map(str.encode, AS_WRITTEN))], asked_parts, "in", JSON),
+        Parser("capture", [CAPTURE], packets_of, "capture.pcapng"),
+        Parser(
+            "serve", [*all_of("scenarios/*.json"), line(arguments={"vpn": "none"}), PROJECT, LINK], request, "in", ""
+        ),
+        Parser(
+            "serve (JSON)", [*all_of("scenarios/*.json"), line(arguments={"vpn": "none"}), PROJECT], request, "in", JSON
+        ),
     ]
 
 
 def attempt(parser: Parser, seed: int, number: int) -> str | None:
     """Tries one input. The traceback of a find, or None."""
-    content = mutated(random.Random(f"{seed} {parser.name} {number}"), parser.seeds)
+    content = parser.input(random.Random(f"{seed} {parser.name} {number}"))
     parser.tried += 1
     with tempfile.TemporaryDirectory(prefix="fuzz-") as directory:
         file = Path(directory) / parser.file
@@ -257,7 +601,7 @@ def attempt(parser: Parser, seed: int, number: int) -> str | None:
         try:
             with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
                 parser.read(file)
-        except EXPECTED:
+        except parser.refusals:
             parser.refused += 1
         except (Exception, Hang) as error:
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -300,13 +644,27 @@ def main(argv: list[str] | None = None) -> int:
     options.add_argument("--inputs", type=int, metavar="N", help="so many for each parser at most")
     given = options.parse_args(argv)
     signal.signal(signal.SIGPROF, hang)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     jobs()
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as cache_place:
+        yaml_files._folder = cache(lambda: Path(cache_place) / "yaml")
+        return tried(given, Path(cache_place))
+
+
+def tried(given: argparse.Namespace, cache_place: Path) -> int:
+    """The exit code, when the time is over."""
     chosen = [one for one in parsers() if given.only in (None, one.name)]
+    if any(one.read is request for one in chosen):
+        server()
     has_kb = int(Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0])
     resource.setrlimit(resource.RLIMIT_AS, ((has_kb << 10) + MEMORY_BYTES, resource.RLIM_INFINITY))
-    for parser, number in turns(chosen, given.first, given.seconds, given.inputs):
+    for count, (parser, number) in enumerate(turns(chosen, given.first, given.seconds, given.inputs)):
+        if count % CLEAN_EVERY == 0:
+            shutil.rmtree(cache_place / "yaml", ignore_errors=True)
         if found := attempt(parser, given.seed, number):
             print(f"FIND {parser.name}, seed {given.seed}, input {number}:\n{found}", flush=True)
+    if server.cache_info().currsize:
+        server().close()
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     for parser in chosen:
         print(f"{parser.name:16} {parser.tried:8} inputs, {parser.refused:8} refused, {len(parser.finds)} finds")

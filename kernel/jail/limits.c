@@ -190,20 +190,31 @@ struct found {
 	long long disk;
 };
 
+/* Whether the kernel has just refused a look at what a thread has, which has not ended. */
+static bool hides(int proc, pid_t pid, pid_t thread)
+{
+	return (errno == EACCES || errno == EPERM) && own_pages(proc, pid, thread) >= 0;
+}
+
 /* Adds the files without a name that a thread has open; false if it hides them. */
 static bool add_files_of_thread(int proc, pid_t pid, pid_t thread, struct found *found)
 {
 	struct stat status;
 	char path[80];
+	bool seen = true;
 	DIR *fds;
 
 	snprintf(path, sizeof(path), "%d/task/%d/fd", pid, thread);
 	fds = opened_directory(proc, path);
 	if (!fds)
-		return (errno != EACCES && errno != EPERM) || own_pages(proc, pid, thread) < 0;
-	for (struct dirent *fd; (fd = readdir(fds)) && found->files < OPEN_FILES;) {
-		if (fd->d_name[0] == '.' || fstatat(dirfd(fds), fd->d_name, &status, 0) < 0)
+		return !hides(proc, pid, thread);
+	for (struct dirent *fd; seen && (fd = readdir(fds)) && found->files < OPEN_FILES;) {
+		if (fd->d_name[0] == '.')
 			continue;
+		if (fstatat(dirfd(fds), fd->d_name, &status, 0) < 0) {
+			seen = !hides(proc, pid, thread);
+			continue;
+		}
 		if (!S_ISREG(status.st_mode) || status.st_nlink > 0 ||
 		    is_nameless(status.st_ino, found->files))
 			continue;
@@ -212,7 +223,7 @@ static bool add_files_of_thread(int proc, pid_t pid, pid_t thread, struct found 
 			(long long)status.st_blocks * BLOCK;
 	}
 	closedir(fds);
-	return true;
+	return seen;
 }
 
 /* Does so for each thread of a process. */

@@ -70,8 +70,9 @@ LINKS = {
 """What the maintainer scripts of these packages, which nobody runs, would make."""
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"
-    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-    "etc/group": "root:x:0:\nnogroup:x:65534:\n",
+    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    "tcpdump:x:100:100::/nonexistent:/usr/sbin/nologin\n",
+    "etc/group": "root:x:0:\nnogroup:x:65534:\ntcpdump:x:100:\n",
     "etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "init": "#!/bin/sh\n# The rest is init.sh of the checkout.\n"
     'mount -t proc none /proc && mount -t hostfs -o "hostfs=$INIT" none /opt && '
@@ -171,9 +172,8 @@ def _configure(source: Path, out: Path) -> None:
         "configuring the kernel",
         **our_kernel.FIXED_BUILD,
     )
-    configured = (out / ".config").read_text().splitlines()
     wanted = [f"{name}={value}" for name, value in ours.items() if value != "n"]
-    if lost := [line for line in wanted if line not in configured]:
+    if lost := our_kernel.not_taken(wanted, (out / ".config").read_text()):
         raise SetupError(f"this kernel source does not take {', '.join(lost)}")
 
 

@@ -21,6 +21,8 @@ WHOLE = ""
 POINT = re.compile(r"^[\s#]*(not )?ok (\d+)(?:\s+-?\s*(.*))?$")
 BRACKET = re.compile(r"^(?:# )?\s*(?:TEST: )?(\S.*?)\s+\[\s*(OK|PASS|FAIL|SKIP|XFAIL)\s*\]\s*$")
 EXIT = re.compile(r"^kernel-tests: exit (\d+)$", re.MULTILINE)
+CHANCE = re.compile(r"-(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{6}\b")
+"""What mktemp(1) gave the name of a network namespace."""
 NUMBERS = re.compile(r"\b(0x[0-9a-f]+|\d+(\.\d+)?([mun]?s)?)\b")
 
 Verdicts = dict[str, str]
@@ -65,8 +67,8 @@ def _point(line: str) -> tuple[str, str] | None:
 
 
 def _plain(name: str) -> str:
-    """A point's name without what is measured in it, which no two runs have alike."""
-    return NUMBERS.sub("N", name).strip()
+    """A point's name without what is measured in it or by chance, which no two runs have alike."""
+    return NUMBERS.sub("N", CHANCE.sub("-N", name)).strip()
 
 
 def kunit_verdicts_in(output: str, *, timed_out: bool = False) -> Verdicts:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from blake3 import blake3
+from hypothesis import given
+from hypothesis import strategies as st
 
 from openbach_run.engine.virtual.engine import _Capture
 from openbach_run.results import run_files
@@ -25,6 +27,7 @@ from openbach_run.results.captures import (
     PcapngWriter,
     blocks,
     keys_in,
+    last_time_ns,
     packets,
 )
 
@@ -137,3 +140,45 @@ def test_nobody_else_may_read_the_keys_and_a_guests_file_of_that_name_goes(tmp_p
     run_files.write_secret(tmp_path, KEYS, HANDSHAKE)
     assert (tmp_path / KEYS).lstat().st_mode & 0o177777 == 0o100600
     assert (elsewhere.read_text(), (tmp_path / KEYS).read_bytes()) == ("mine", HANDSHAKE)
+
+
+def packet(time_ns: int, size: int) -> bytes:
+    return block(ENHANCED_PACKET, struct.pack("<5I", 0, time_ns >> 32, time_ns & 0xFFFFFFFF, size, size) + bytes(size))
+
+
+@pytest.mark.parametrize("piece", [1, 100, 65536, 1 << 20])
+@pytest.mark.parametrize("size", [4, 60000, 65536])
+@pytest.mark.parametrize("with_keys", [False, True])
+def test_the_time_of_the_last_packet_is_known(tmp_path: Path, piece: int, size: int, with_keys: bool) -> None:
+    """However it arrives, and whatever block without a time comes after it."""
+    if piece == 1:
+        size = min(size, 400)
+    many = b"".join(packet(number, 1500) for number in range(300)) if piece > 1 else packet(1, 8)
+    stream = many + packet(5 << 40, size) + block(SECTION_HEADER, bytes(16))
+    capture, kept = sent(stream, tmp_path, piece=piece, with_keys=with_keys)
+    assert kept == stream
+    assert capture.last_packet_ns == 5 << 40
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        *(
+            b"",
+            b"x",
+            bytes(12),
+            bytes(40),
+            b"\xff" * 40,
+            struct.pack("<III", 6, 12, 12),
+            struct.pack("<III", 6, 16, 12),
+        ),
+        struct.pack("<II", 6, 28) + bytes(16) + struct.pack("<I", 28),
+    ],
+)
+def test_a_stream_that_ends_with_no_packet_has_no_time(end: bytes) -> None:
+    assert last_time_ns(end) is None
+
+
+@given(st.binary(max_size=300))
+def test_any_end_of_a_stream_has_a_time_or_none(end: bytes) -> None:
+    assert last_time_ns(end) is None or len(end) >= 32

@@ -64,6 +64,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("vpn-configs", {"base": "wireguard", "carrier": "udp"}, 'carrier: "udp" should be a text like UDP, TCP'),
     ("vpn-configs", {"base": "wireguard", "needs": ["wiregard"]}, "needs.0: \"wiregard\" is none of "),
     ("vpn-configs", {"base": "wireguard", "handshake_line": "("}, "handshake_line: missing ), unterminated subpattern"),
+    ("vpn-configs", {"base": ["strongswan"]}, 'base: ["strongswan"] should be a text'),
     ("vpn-configs", {"base": "mine"}, "base: mine is the folder itself"),
     ("vpn-configs", {"base": "openvpn_mptcp"}, "base: openvpn_mptcp has no scripts but a base itself, openvpn_tcp"),
     ("vpn-configs", {"base": "wiregard"}, "base: there is no vpn-configs/wiregard; did you mean wireguard?"),

@@ -179,6 +179,19 @@ def test_a_source_that_does_not_take_our_configuration_is_named(
         built(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("configuration", "lost"),
+    [
+        ("CONFIG_PROC_SYSCTL=y\nCONFIG_SYSCTL=y\n", []),
+        ("CONFIG_SYSCTL=y\n", []),
+        ("# CONFIG_PROC_SYSCTL is not set\nCONFIG_SYSCTL=y\n", ["CONFIG_PROC_SYSCTL=y"]),
+        ("# CONFIG_SYSCTL is not set\n", ["CONFIG_PROC_SYSCTL=y", "CONFIG_SYSCTL=y"]),
+    ],
+)
+def test_a_symbol_with_a_new_name_is_taken_under_it(configuration: str, lost: list[str]) -> None:
+    assert kernel.not_taken(["CONFIG_PROC_SYSCTL=y", "CONFIG_SYSCTL=y"], configuration) == lost
+
+
 def test_no_suite_is_read_after_the_first_that_has_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[tuple[str, ...]] = []
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from openbach_run.paths import REPOSITORY
 
 sys.path.append(str(REPOSITORY / "kernel/tests"))
 
+import making
+import run as command
 import verdicts as harness
 
 KTAP = """\
@@ -72,6 +76,11 @@ def test_a_suite_of_kunit_has_the_verdict_of_its_line() -> None:
     assert harness.kunit_verdicts_in("1..0\n") == {"": "crash"}
 
 
+def test_the_chance_in_a_name_is_left_out() -> None:
+    printed = "TEST: testns-uQzwgC: vrf vrf-slaves up, lock-on-fault [ OK ]\nkernel-tests: exit 0\n"
+    assert harness.verdicts_in(printed) == {"testns-N: vrf vrf-slaves up, lock-on-fault": "pass", "": "pass"}
+
+
 def results(unpatched: list[dict[str, str]], patched: list[dict[str, str]]) -> harness.Results:
     return {"virtual": {"net/tls": {"unpatched": unpatched, "patched": patched}}}
 
@@ -113,3 +122,29 @@ def test_an_entry_of_the_known_differences_that_is_not_whole_is_refused(text: st
 
 def test_the_causes_in_the_repository_can_be_read() -> None:
     assert harness.load_known((REPOSITORY / "kernel/tests/differences.toml").read_text()) is not None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "runs", "ends"),
+    [
+        ((5, 5), 1, ["pass", "pass"]),
+        ((25, 5), 2, ["pass", "pass"]),
+        ((99, 5), 2, ["timeout", "pass"]),
+        ((99, 99), 1, ["timeout", "timeout"]),
+    ],
+)
+def test_where_one_kernel_does_not_end_both_get_more_time_once(
+    monkeypatch: pytest.MonkeyPatch, seconds: Sequence[int], runs: int, ends: list[str]
+) -> None:
+    takes_s = dict(zip(making.KERNELS, seconds, strict=True))
+    limits_s = []
+
+    def run_test(made: object, column: command.Column, test: object, log: Path, limit_s: float) -> harness.Verdicts:
+        limits_s.append(limit_s)
+        return {"": "timeout" if takes_s[column.kernel] > limit_s else "pass"}
+
+    monkeypatch.setattr(command, "run_test", run_test)
+    made = making.Made("7.2", {}, Path(), Path())
+    found = command.verdicts_of(made, command.Test("net", "tls"), "virtual", Path(), 10.0)
+    assert [found[kernel] for kernel in making.KERNELS] == [[{"": end}] for end in ends]
+    assert limits_s == [10.0, 10.0, 40.0, 40.0][: 2 * runs]

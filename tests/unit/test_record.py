@@ -154,6 +154,72 @@ def test_a_record_of_another_version_counts_as_none(store: Store, content: str) 
     assert store.load(RECORD.run_id) is None
 
 
+MEASURE = {"column": "a", "statistic": "a", "unit": "s", "title": "a", "type": "float", "factor": 1.0, "take": "median"}
+PART = {"scenario": "geo", "arguments": {}, "status": "Finished Ok", "virtual_s": 1, "measures": {}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            ("run_id", 5),
+            ("scenario", None),
+            ("arguments", {"vpn": 5}),
+            ("arguments", []),
+            ("seed", "1"),
+            ("seed", 1e3),
+        ),
+        *(("seed", 10**30), ("status", []), ("error", 5), ("virtual_s", "3"), ("virtual_s", 1e300), ("wall_s", None)),
+        *(("capture_hash", None), ("measures", []), ("measures", {"a": "x"}), ("measures", {"a": 10**30})),
+        *(("command", ["x"]), ("parts", {}), ("parts", [5]), ("parts", [{**PART, "virtual_s": None}]), ("host", [])),
+        *(("parts", [{**PART, "arguments": {"vpn": None}}]), ("shared", 5), ("shared", "a\0b"), ("shared", "none")),
+    ],
+)
+def test_a_record_that_somebody_has_damaged_counts_as_none(store: Store, name: str, value: Any) -> None:
+    """It was taken as it is, and whoever used the field had a traceback."""
+    file = keep(store, RECORD) / "record.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
+    assert store.load(RECORD.run_id) is None
+    assert store.all() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("identity", []), ("identity", {"engine": 5}), ("packages", {}), ("packages", [5]), ("declared", [])),
+        *(("declared", {"job": 5}), ("declared", {"job": [5]}), ("declared", {"job": [{**MEASURE, "column": 5}]})),
+        ("declared", {"job": [{**MEASURE, "factor": "x"}]}),
+    ],
+)
+@pytest.mark.parametrize("kept", ["shared", "in the record"])
+def test_so_does_one_whose_shared_fields_are_damaged(tmp_path: Path, name: str, value: Any, kept: str) -> None:
+    store = Store(tmp_path)
+    store.runs.mkdir()
+    file = keep(store, RECORD) / "record.json"
+    (shared,) = store.shared.glob("*.json")
+    changed = {**json.loads(shared.read_text()), name: value}
+    if kept == "shared":
+        shared.write_text(json.dumps(changed))
+    else:
+        fields = {**json.loads(file.read_text()), **changed}
+        del fields["shared"]
+        file.write_text(json.dumps(fields))
+    assert Store(tmp_path).load(RECORD.run_id) is None
+
+
+def test_a_record_says_what_the_guest_has_said(store: Store) -> None:
+    """And what the host has measured; an older one says neither."""
+    made = replace(RECORD, host={"exit": "exit code 0", "capture_bytes": 5, "last_packet_s": 1.5})
+    file = keep(store, made) / "record.json"
+    written = json.loads(file.read_text())
+    assert written[record.SOURCES] == list(record.SAID_BY_GUEST)
+    assert {*record.SAID_BY_GUEST, *record.MEASURED_BY_HOST} >= written.keys() - {record.SOURCES, "shared"}
+    assert store.load(RECORD.run_id) == made
+    del written[record.SOURCES], written["host"], written["parts"]
+    file.write_text(json.dumps(written))
+    assert store.load(RECORD.run_id) == RECORD
+
+
 def test_two_commands_do_not_share_a_directory(store: Store) -> None:
     with (
         store.opened(),

@@ -512,6 +512,7 @@ def test_the_report_names_what_a_reader_needs(report: Path) -> None:
         "this is our reading: B is outside the tunnel", "./openbach-run campaigns/matrix.yml --seeds 5",
         "linux-source-7.2 7.2.13-1", "iperf3 3.12-1", "the least possible time is 25.09 s", "### C7", "93.8 % for 5 seeds",
         "the proxy runs in A on gw.", "in virtual time: the TCP stack", "The same results, to the bit, come from:",
+        "statuses, virtual times and measures are what the guests say",
         "What “WireGuard and OpenVPN for SATCOM (technical report)” states", "published: 30 % shorter",
         "All of it with size 30 MB; rate towards the user 10 Mbit/s; initial window 10 segments", "- The CPU costs nothing.",
     ):  # fmt: skip

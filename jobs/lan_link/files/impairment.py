@@ -33,7 +33,10 @@ def find(name: str, folder: Path = FOLDER) -> Impairment:
         raise ValueError(
             f"there is no profile {name}; there are {', '.join(sorted(one.stem for one in folder.glob('*.json')))}"
         )
-    return read(file)
+    try:
+        return read(file)
+    except RecursionError:
+        raise ValueError(f"{file}: nested too deeply") from None
 
 
 def read(file: Path) -> Impairment:

@@ -32,7 +32,8 @@ def until_answered(limit_s: float) -> tuple[str, ...]:
 def answered(destination: str, deadline_s: float) -> float:
     """Round-trip time in ms of the first ping that comes back; a lost one is no failure, too many are. The path may take as
     long as it likes, up to the deadline."""
-    said, words = "", FIRST
+    said = ""
+    words: tuple[str, ...] = FIRST
 
     def answer() -> re.Match[str] | None:
         nonlocal said, words

@@ -14,7 +14,8 @@ import e_model
 
 PACKET_MS = 20.0
 DAY_MS = 24 * 3600 * 1000.0
-LOG_LINE = re.compile(r"Seq>\s*(\d+) .*txTime>(\d+):(\d+):([\d.]+)\s+rxTime>(\d+):(\d+):([\d.]+)")
+TIME = r"(\d{1,2}):(\d{1,2}):(\d{1,2}\.?\d{0,9})"
+LOG_LINE = re.compile(rf"Seq>\s*(\d{{1,9}}) .*txTime>{TIME}\s+rxTime>{TIME}\s")
 SPURT_PACKETS = 50
 """A talkspurt: 1 s, the mean of ITU-T P.59."""
 WINDOW_PACKETS = 2 * SPURT_PACKETS

@@ -56,6 +56,13 @@ class Costs(NamedTuple):
 def find(name: str, kind: str, scale: float, folder: Path = FOLDER) -> Costs:
     """What a VPN's packets cost the CPU of that profile, `scale` times as slow. Raises ValueError: which file, what is wrong
     with it."""
+    try:
+        return _costs(name, kind, scale, folder)
+    except RecursionError:
+        raise ValueError(f"{folder / name}.json: nested too deeply") from None
+
+
+def _costs(name: str, kind: str, scale: float, folder: Path) -> Costs:
     file = folder / f"{name}.json"
     if not file.exists():
         there = ", ".join(sorted(one.stem for one in folder.glob("*.json"))) or "none"

@@ -44,6 +44,9 @@ EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
 COORDINATOR_PORT = 6000
 """Where the ends exchange keys with the coordinator of tunnel 0; each further one has the port above."""
+EXCHANGE_LIMIT_S = 180.0
+"""How long an end's keys are waited for: the longest path takes 20 s there and back, and the other
+end may exchange keys with a coordinator first, in three round trips."""
 RETRY_S = 0.2
 HANDSHAKE_ROUND_TRIPS = 30
 """What a VPN may take for its handshake and a first packet, losses included, where that is more than LIMIT_S."""
@@ -177,11 +180,12 @@ def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
     the client connects."""
     if arguments.role == "server":
         with socket.create_server((arguments.local_ip, arguments.exchange_port)) as listener:
-            listener.settimeout(LIMIT_S)
+            listener.settimeout(EXCHANGE_LIMIT_S)
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
-                sys.exit(f"no VPN client has connected to port {arguments.exchange_port} after {LIMIT_S:g} s")
+                port, limit_s = arguments.exchange_port, EXCHANGE_LIMIT_S
+                sys.exit(f"no VPN client has connected to port {port} after {limit_s:g} s")
     else:
         connection = connected("the VPN server", arguments.remote_ip, arguments.exchange_port)
     with connection.dup() as same:  # `swap` closes its own
@@ -202,20 +206,21 @@ def exchange_with_ends(arguments: argparse.Namespace, public: str) -> list[tuple
     """The coordinator gives both ends its public material; their addresses and theirs."""
     received: list[tuple[str, str]] = []
     with socket.create_server((arguments.local_ip, arguments.coordinator_port)) as listener:
-        listener.settimeout(LIMIT_S)
+        listener.settimeout(EXCHANGE_LIMIT_S)
         while len(received) < ENDS:
             try:
                 connection, (address, _) = listener.accept()
             except TimeoutError:
                 came = f"{len(received)} of {ENDS} ends of {arguments.kind}"
-                sys.exit(f"{came} connected to port {arguments.coordinator_port} of the coordinator in {LIMIT_S:g} s")
+                port, limit_s = arguments.coordinator_port, EXCHANGE_LIMIT_S
+                sys.exit(f"{came} connected to port {port} of the coordinator in {limit_s:g} s")
             received.append((address, swap(connection, public)))
     return received
 
 
 def swap(connection: socket.socket, public: str) -> str:
     """One line of JSON each way, at the same time: if both ends first wrote what fits no buffer, neither would go on."""
-    connection.settimeout(LIMIT_S)
+    connection.settimeout(EXCHANGE_LIMIT_S)
     failed: list[OSError] = []
 
     def send() -> None:
@@ -356,7 +361,8 @@ def pinged(
         while sends.poll() is None and not daemon.poll():
             signal.sigtimedwait({signal.SIGCHLD}, PING_S)
         sends.terminate()
-        return subprocess.CompletedProcess(command, sends.wait(), sends.stdout.read())
+        said = sends.communicate()[0]
+        return subprocess.CompletedProcess(command, sends.returncode, said)
 
 
 def answer_of(done: subprocess.CompletedProcess[str]) -> str | None:

@@ -157,7 +157,10 @@ def _verify(archive: Path, runs: int, options: Sequence[str]) -> int:
 
 
 def _wrong_files(archive: Path) -> Iterator[str]:
-    lines = (archive / SUMS).read_text(encoding="utf-8").splitlines()
+    try:
+        lines = (archive / SUMS).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{archive / SUMS}: not UTF-8 text (byte {error.start}); sha256sum writes it") from error
     sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     there = {str(file.relative_to(archive)): file for file in _files(archive) if file.name != SUMS}
     yield from (f"{name} is missing" for name in sorted(sums.keys() - there.keys()))

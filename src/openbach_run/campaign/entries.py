@@ -33,8 +33,9 @@ PROGRAM: Shape = {
         "tools": {"type": "object", "additionalProperties": TEXT},
     },
 }
+BYTES: Shape = {"type": "integer", "minimum": 0, "maximum": 1500, "unit": "bytes"}
 FRAME: Mapping[str, Shape] = {
-    **dict.fromkeys(("outer", "inner"), {"type": "integer", "minimum": 0, "maximum": 1500, "unit": "bytes"}),
+    **dict.fromkeys(("outer", "inner"), BYTES),
     "block": {"type": "integer", "minimum": 1, "maximum": 1500, "unit": "bytes"},
 }
 TAKEN: Shape = {
@@ -149,7 +150,8 @@ DIRECTORY = "bin"
 SCRIPTS = ("keygen", "up", "down")
 GIVEN_BY_JOB = (
     "dir", "role", "device", "tunnel", "local_ip", "remote_ip", "local_network", "remote_network", "tunnel_ip",
-    "remote_tunnel_ip", "remote_public", "coordinator_ip", "coordinator_tunnel_ip", "coordinator_public", "mtu", "paths", "rtt_s",
+    "remote_tunnel_ip", "remote_public", "coordinator_ip", "coordinator_tunnel_ip", "coordinator_public", "mtu", "paths",
+    "rtt_s",
 )  # fmt: skip
 """Variables of the scripts that the job sets itself: a value of such a name would take the place of the job's."""
 FUNCTION = re.compile(r"^(\w+)\(\) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
@@ -160,8 +162,11 @@ VARIABLE = re.compile(r"\bVPN_([A-Z0-9_]+)")
 def check_entries(uses: Uses, additions: Additions) -> None:
     """Raises InputError for the first mistake in the folders and files that are used."""
     for kind, names in uses.items():
-        for name in names if kind in CHECKS else ():
-            CHECKS[kind](additions, additions.all(kind)[name])
+        there = additions.all(kind) if kind in CHECKS else {}
+        # A base that is not there is told of by the check of the VPN that names it.
+        for name in names:
+            if name in there:
+                CHECKS[kind](additions, there[name])
 
 
 def _check_json(shape: Shape, additions: Additions, file: Path) -> None:
@@ -301,7 +306,7 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
     if (vpn["overhead_bytes"] or 0) + vpn["inner_mtu"] > 65535:
         yield "inner_mtu and overhead_bytes are more than 65535 bytes together, the largest packet of IP"
     framing: Mapping[str, Any] = vpn.get("framing") or {}
-    if 0 < len(framing.keys() & FRAME.keys()) and framing.keys() != FRAME.keys():
+    if len(framing.keys() & FRAME.keys()) > 0 and framing.keys() != FRAME.keys():
         yield f"framing: has {', '.join(framing)}: give {', '.join(FRAME)}, or them by cipher"
     patterns = {f"framing.{cipher}": cipher for cipher in framing.keys() - FRAME.keys()}
     takes: Mapping[str, Mapping[str, str]] = vpn.get("takes", {})

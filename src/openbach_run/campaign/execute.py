@@ -260,6 +260,7 @@ def execute_run(
         spec.identity,
         planned.engine.packages,
         to_records(planned.measures),
+        host=outcome.host,
     )
     return place, _with_parts(record, place) if spec.cell.origin.sub_scenarios else replace(record, parts=[])
 

@@ -468,7 +468,8 @@ def _carriers(cell: Mapping[str, str], places: Sequence[Use], packages: Mapping[
         name = sole_placeholder(use.template)
         if use.argument.limits.get("folder") == "vpn-configs" and name and (folder := vpns.get(cell.get(name, ""))):
             own = description(folder)
-            base = description(vpns[own["base"]]) if own.get("base") in vpns else {}
+            base_folder = vpns.get(str(own.get("base")))
+            base = description(base_folder) if base_folder else {}
             found[f"{name}_carrier"] = str({**base, **own}.get("carrier", ""))
     return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
-from openbach_run.results import run_files
+from openbach_run.results import run_files, run_json
 from openbach_run.results.captures import (
     CAPTURE,
     INBOUND,
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     output: Path = arguments.output
     if output.suffix not in (".pcapng", ".pcap"):
         raise InputError(f"-o {output}: should end in .pcapng or .pcap")
-    inventory = Inventory.from_dict(run_files.document(run_dir, "run.json")["inventory"])
+    inventory = run_json.inventory(run_dir)
     keys = b"" if output.suffix == ".pcap" else _keys(run_dir)
     count = _write(run_dir / CAPTURE, inventory, keys, arguments.at, output)
     print(f"{output}: {count} packets{', with the keys of WireGuard' if keys else ''}")

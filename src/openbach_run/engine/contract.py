@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +25,8 @@ class Outcome:
     wall_s: float
     capture_hash: str
     error: str | None
+    host: Mapping[str, Any] = field(default_factory=dict)
+    """What else this machine has measured itself: `Record.host`."""
 
 
 class Withdrawn(Exception):

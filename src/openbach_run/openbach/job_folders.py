@@ -193,6 +193,8 @@ def _check_tree(file: Path, at: str, tree: Any) -> None:
             _check_name(file, place, argument, "name")
             if not isinstance(argument.get("choices") or [], list):
                 raise InputError(f"{file}: {place}.choices ({argument['name']}) should be a list")
+            if any(isinstance(one, list | dict) for one in argument.get("choices") or []):
+                raise InputError(f"{file}: {place}.choices ({argument['name']}) should be texts or numbers")
             if str(argument.get("type")) not in TYPES:
                 raise InputError(f"{file}: {place}.type ({argument['name']}) should be one of {', '.join(TYPES)}")
             if not re.fullmatch(r"[+*]|[0-9]{1,6}(-[0-9]{1,6})?", str(argument.get("count", 1))):

@@ -57,6 +57,9 @@ UBUNTU_VERSIONS = {"jammy": "22.04", "noble": "24.04"}
 """OpenBACH 2.6 knows a platform by its whole version. That of Debian changes with each point release, and 2.6's own jobs
 do not run on Debian: the packages for it name Ubuntu only."""
 
+FOR_2_6 = ("ansible_system", "ansible_distribution_release", "command")
+"""What a platform has to say of itself."""
+
 DESCRIPTION = """\
 Makes a folder with what an OpenBACH administrator imports: the project with its entities
 and scenarios, and the jobs as packages for OpenBACH 2.7 and for 2.6 and before. Its
@@ -241,11 +244,22 @@ def walk(folder: Path) -> Iterable[Path]:
 def for_2_6(file: Path) -> str:
     """A job's description with its platforms as a list, as OpenBACH had it before 2.7. Raises InputError."""
     description = read_yaml(file)
-    block = description["platform_configuration"]
+    block = description.get("platform_configuration") if isinstance(description, dict) else None
     if isinstance(block, list):
         return file.read_text()
+    platforms = block.get("supported_platforms") if isinstance(block, dict) else None
+    if not isinstance(platforms, list) or not all(isinstance(one, dict) for one in platforms):
+        raise InputError(f"{file}: platform_configuration.supported_platforms should be a list of platforms")
+    assert isinstance(block, dict)
     common = {key: value for key, value in block.items() if key != "supported_platforms"}
-    platforms = [{**common, **platform} for platform in block["supported_platforms"]]
+    platforms = [{**common, **platform} for platform in platforms]
+    ubuntu = [one for one in platforms if one.get("ansible_distribution") == "Ubuntu"]
+    for one in ubuntu:
+        if missing := [key for key in FOR_2_6 if not isinstance(one.get(key), str)]:
+            raise InputError(f"{file}: supported_platforms: Ubuntu: {missing[0]} is missing, or no text")
+        if one["ansible_distribution_release"] not in UBUNTU_VERSIONS:
+            known = ", ".join(UBUNTU_VERSIONS)
+            raise InputError(f"{file}: supported_platforms: Ubuntu {one['ansible_distribution_release']}: only {known}")
     description["platform_configuration"] = [
         {
             "ansible_system": platform["ansible_system"],
@@ -254,8 +268,7 @@ def for_2_6(file: Path) -> str:
             "command": platform["command"],
             "command_stop": platform.get("command_stop"),
         }
-        for platform in platforms
-        if platform["ansible_distribution"] == "Ubuntu"
+        for platform in ubuntu
     ]
     if not description["platform_configuration"]:
         raise InputError(f"{file}: supported_platforms names no Ubuntu: OpenBACH 2.6 could not install the job")

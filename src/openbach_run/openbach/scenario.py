@@ -134,7 +134,10 @@ def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
 
 
 def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    """In place of a job's argument, which is a list. Raises what `with_constants` expects where none is there."""
     key, *rest = path
+    if not rest and not isinstance(tree[key], list):
+        raise ValueError(f"{key} is no argument")
     return {**tree, key: _with_value(tree[key], rest, value) if rest else value}
 
 
@@ -216,6 +219,10 @@ def _check_texts(texts: dict[str, Any], at: str) -> None:
 def _check_use(functions: list[dict[str, Any]], arguments: dict[str, str], constants: dict[str, str]) -> None:
     used: dict[str, None] = {}
     for index, function in enumerate(functions):
+        given = function.get("start_scenario_instance", {}).get("arguments", {})
+        if isinstance(given, str):  # with a placeholder: others are refused before
+            advice = f"openbach_functions.{index}.start_scenario_instance.arguments: {given!r} should be an object"
+            raise Crash("AttributeError", "'str' object has no attribute 'values'", advice)
         for text in texts_of(function):
             try:
                 used.update(dict.fromkeys(placeholders(text)))

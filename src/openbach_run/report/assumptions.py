@@ -7,7 +7,7 @@ are, so that their runs are those of other choices too. What was run gets the na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -69,13 +69,53 @@ def _assumption(where: str, given: Any) -> Assumption:
     for name, one in given["alternatives"].items():
         if not isinstance(one, dict) or not one or one.keys() - set(CHANGES):
             raise InputError(f"{where}.alternatives.{name}: should have some of the keys {', '.join(CHANGES)}")
+        for key, given_by_it in one.items():
+            if not FORMS[key](given_by_it):
+                raise InputError(f"{where}.alternatives.{name}.{key}: is not as the file's head describes it")
         changes = (one.get("read", {}), one.get("add", {}))
         alternatives[name] = Alternative(one.get("set", {}), tuple(one.get("scenarios", ())), *changes)
-    needs = {
-        argument: {key: float(value) for key, value in allowed.items()} if isinstance(allowed, dict) else allowed
-        for argument, allowed in given.get(OPTIONAL, {}).items()
-    }
-    return Assumption(given["asks"], given["ours"], alternatives, needs)
+    if not all(isinstance(given[key], str) for key in ("asks", "ours")):
+        raise InputError(f"{where}: asks and ours should be texts")
+    needs = given.get(OPTIONAL, {})
+    if not isinstance(needs, dict):
+        raise InputError(f"{where}.{OPTIONAL}: should have lists of values by argument")
+    return Assumption(
+        given["asks"],
+        given["ours"],
+        alternatives,
+        {name: _needed(f"{where}.{OPTIONAL}.{name}", allowed) for name, allowed in needs.items()},
+    )
+
+
+def _needed(where: str, allowed: Any) -> Any:
+    """Values of an argument, or `above` a number."""
+    if _is_texts(allowed):
+        return allowed
+    try:
+        return {"above": float(allowed["above"])}
+    except (TypeError, KeyError, ValueError):
+        raise InputError(f"{where}: should be a list of values, or {{above: NUMBER}}") from None
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _has(value: Any, is_one: Callable[[Any], bool]) -> bool:
+    return isinstance(value, dict) and all(map(is_one, value.values()))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+FORMS: Mapping[str, Callable[[Any], bool]] = {
+    "set": lambda value: _has(value, _is_text),
+    "scenarios": _is_texts,
+    "read": lambda value: _has(value, lambda one: _has(one, _is_text)),
+    "add": lambda value: _has(value, _is_texts),
+}
+"""Whether what an alternative has under a key is as it should be."""
 
 
 def relevant(assumptions: Mapping[str, Assumption], scenarios: Sequence[Mapping[str, Any]]) -> dict[str, Assumption]:

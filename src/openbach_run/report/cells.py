@@ -18,7 +18,7 @@ from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.words import said
-from openbach_run.results import asked, run_files
+from openbach_run.results import asked, run_files, run_json
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_time import least_transfer_time_s
 from openbach_run.results.measures import measures_of_all
@@ -138,7 +138,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             record = store.load(planned["run_id"])
             name, arguments = planned["scenario"], planned["arguments"]
             if name not in orbits and record is not None:
-                orbits[name] = _orbit_arguments(run_files.document(run_dir, "run.json")["scenario"])
+                orbits[name] = _orbit_arguments(run_json.read(run_dir)["scenario"])
             given = [arguments.get(one[1:], "") if one[:1] == "$" else one for one in orbits.get(name, ())]
             orbit = "+".join(filter(None, dict.fromkeys(given)))
             values = {"scenario": name, "orbit": orbit, **_followers_named(arguments), **campaign.get("apart", {})}
@@ -214,6 +214,13 @@ def file_name(*parts: str) -> str:
 
 Selection = Mapping[str, Any]
 """Argument → list of the values it may have, or {"above": number}."""
+
+
+def is_selection(given: Any) -> bool:
+    return isinstance(given, dict) and all(
+        isinstance(allowed, list) or (isinstance(allowed, dict) and run_files.is_number(allowed.get("above")))
+        for allowed in given.values()
+    )
 
 
 def matches(cell: Cell, selection: Selection) -> bool:

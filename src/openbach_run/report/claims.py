@@ -15,18 +15,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from openbach_run.errors import InputError
 from openbach_run.openbach.measures import from_name
-from openbach_run.report.cells import FACTORS, Campaigns, Cell, Partners, Selection, matches
+from openbach_run.report.cells import FACTORS, Campaigns, Cell, Partners, Selection, is_selection, matches
 from openbach_run.report.groups import groups
 from openbach_run.report.words import said
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.intervals import Estimate, differences, estimate, ratios
+from openbach_run.results.run_files import fields
 from openbach_run.yaml_files import read_yaml
 
 MARGIN = 0.01
 """By how much a bound may be missed, as a part of it, where a claim has no `margin` of its own."""
+
+CLAIM: dict[str, Any] = {**dict.fromkeys(("statement", "reading", "document"), str), "parts": list}
+PART: dict[str, Any] = {
+    **dict.fromkeys(("says", "measure", "better", "as", "published"), str), "cell": dict, "against": (dict, NoneType),
+    **dict.fromkeys(("best_over", "against_best_over"), list), **dict.fromkeys(("least", "most", "margin"), float),
+    "cpu": bool,
+}  # fmt: skip
+USUAL: dict[str, Any] = {
+    "measure": "", "better": "less", "as": "ratio", "published": "", "against": None, "best_over": [],
+    "against_best_over": [], "least": 0, "most": 0, "margin": 0, "cpu": False,
+}  # fmt: skip
+"""Fields of a claim and of its parts, and those that may be missing."""
 
 SATCOM = "satcom"
 """The document of claims that name none: the report on VPNs for SATCOM."""
@@ -226,8 +241,35 @@ def _values(one: Comparison) -> frozenset[tuple[int, str, str]]:
 
 
 def read_claims(file: Path) -> dict[str, dict[str, Any]]:
+    """As the file's head describes them. Raises InputError for one that is otherwise."""
     claims: dict[str, dict[str, Any]] = read_yaml(file)
+    for name, claim in claims.items() if isinstance(claims, dict) else [("the whole", claims)]:
+        if wrong := _wrong(claim):
+            raise InputError(f"{file}: {name}: {wrong}")
     return claims
+
+
+def _wrong(claim: Any) -> str | None:
+    if wrong := fields({**dict.fromkeys(CLAIM, ""), **claim} if isinstance(claim, dict) else claim, CLAIM):
+        return wrong
+    for number, one in enumerate(claim["parts"]):
+        wrong = fields({**USUAL, **one} if isinstance(one, dict) else one, PART)
+        if not wrong and (unknown := one.keys() - PART.keys()):
+            wrong = f"{sorted(map(str, unknown))[0]}: a part has {', '.join(PART)}"
+        wrong = wrong or _wrong_values(one)
+        if wrong:
+            return f"parts.{number}: {wrong}"
+    return None
+
+
+def _wrong_values(part: Mapping[str, Any]) -> str | None:
+    for name in ("best_over", "against_best_over"):
+        if not all(isinstance(one, str) for one in part.get(name, ())):
+            return f"{name}: should be a list of the names of arguments"
+    for name in ("cell", "against"):
+        if not is_selection(part.get(name) or {}):
+            return f"{name}: should have for each argument a list of values, or {{above: NUMBER}}"
+    return None
 
 
 def judge(name: str, described: dict[str, Any], campaigns: Campaigns) -> Claim:

@@ -335,7 +335,7 @@ def command_line(command: str) -> Markdown:
 
 
 def engines(campaigns: Campaigns) -> list[str]:
-    return list(dict.fromkeys(record.identity["engine"] for record in campaigns.records))
+    return list(dict.fromkeys(record.identity.get("engine", "unknown") for record in campaigns.records))
 
 
 def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:

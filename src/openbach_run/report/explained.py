@@ -8,17 +8,32 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from openbach_run.errors import InputError
 from openbach_run.report.assumptions import Assumption, Choice
 from openbach_run.report.claims import HOLDS, MARGIN, Finding
 from openbach_run.report.search import Effect, Key, Search, by_medians, effects, regions
+from openbach_run.results import run_files
 from openbach_run.results.chance import MIN_SEEDS
+from openbach_run.results.run_files import fields, parsed
 from openbach_run.results.tables import Table, as_markdown
 
 FILE = "map.json"
 DRIVERS = 3
 """So many are named in a sentence."""
+NUMBER_OR_NONE = (int, float, NoneType)
+CHANGE: dict[str, Any] = {
+    **dict.fromkeys(("assumption", "alternative", "unit"), str), **dict.fromkeys(("seeds", "more"), int), "by": float,
+    **dict.fromkeys(("low", "high"), NUMBER_OR_NONE),
+}  # fmt: skip
+EXPLAINED = {**dict.fromkeys(("claim", "part", "orbit", "ours", "joint", "holds_under"), str), "changes": list}
+MAP = {
+    **dict.fromkeys(("command", "commit", "joint", "campaign", "searched", "confirmed", "promising", "versions"), str),
+    **dict.fromkeys(("untried", "without_effect", "again", "findings"), list), "tried": int, "whole": bool,
+}  # fmt: skip
+"""Fields of the file."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +137,32 @@ def assumptions_of(folder: Path) -> Map | None:
     file = folder / FILE
     if not file.exists():
         return None
-    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    findings = [
-        Explained(**{**one, "changes": [Change(**change) for change in one["changes"]]})
-        for one in content.pop("findings")
-    ]
-    return Map(**content, findings=findings)
+    content: dict[str, Any] = parsed(run_files.content(folder, FILE), str(file))
+    try:
+        if wrong := _wrong(content):
+            raise TypeError(wrong)
+        findings = [
+            Explained(**{**one, "changes": [Change(**change) for change in one["changes"]]})
+            for one in content.pop("findings")
+        ]
+        return Map(**content, findings=findings)
+    except TypeError as error:
+        raise InputError(f"{file}: {error}; openbach-run explain writes it anew") from error
+
+
+def _wrong(content: Any) -> str | None:
+    """What is wrong with the content of a map.json, or None."""
+    if wrong := fields({"promising": "", "versions": "", **content} if isinstance(content, dict) else content, MAP):
+        return wrong
+    listed = ("untried", "without_effect", "again")
+    if not all(type(one) is str for name in listed for one in content[name]):
+        return f"{', '.join(listed)} should be lists of texts"
+    for one in content["findings"]:
+        if wrong := fields(one, EXPLAINED) or next(
+            filter(None, (fields(each, CHANGE) for each in one["changes"])), None
+        ):
+            return f"findings: {wrong}"
+    return None
 
 
 def map_of(

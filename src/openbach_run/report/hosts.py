@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openbach_run.report.cells import Campaigns, jobs_of, text_of
-from openbach_run.results import run_files
+from openbach_run.results import run_json
 from openbach_run.topology.inventory import ENTITY_PREFIX
 
 Runs = Mapping[str, Mapping[str, Any]]
@@ -79,7 +79,7 @@ def _line(networks: list[list[str]]) -> list[str]:
 def runs_of_scenarios(campaigns: Campaigns) -> Runs:
     """What one run of each scenario was."""
     run_dirs = {one.record.scenario: one.run_dir for one in campaigns.runs if one.record}
-    return {name: run_files.document(run_dir, "run.json") for name, run_dir in run_dirs.items()}
+    return {name: run_json.read(run_dir) for name, run_dir in run_dirs.items()}
 
 
 def _entities(scenario: Mapping[str, Any], job: str) -> list[str]:

@@ -9,15 +9,22 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from openbach_run.errors import InputError
 from openbach_run.openbach.measures import from_name
-from openbach_run.report.cells import Campaigns, Cell, file_name, matches, name_of
+from openbach_run.report.cells import Campaigns, Cell, file_name, is_selection, matches, name_of
 from openbach_run.report.words import figure, said
 from openbach_run.results.chance import WARNING
 from openbach_run.results.intervals import ratio
+from openbach_run.results.run_files import fields, is_number
 from openbach_run.results.tables import Table
 from openbach_run.satellite.given import is_random
 from openbach_run.yaml_files import read_yaml
 
+TABLE: dict[str, Any] = {
+    **dict.fromkeys(("title", "measure", "marked"), str),
+    **dict.fromkeys(("cell", "figures"), dict),
+}
+"""Fields of a document's table."""
 LEAST_RANKED = 3
 """Of fewer VPNs an order says nothing."""
 
@@ -26,10 +33,10 @@ def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
     """By the name of their files; one for each set of cells that differ in the VPN only. Figures that no campaign has cells for
     are left out."""
     made: dict[str, Table] = {}
-    for name, described in read_yaml(file).items():
+    for name, described in read(file).items():
         numbers = count(1)
         for one in described["tables"]:
-            groups = by_vpn([cell for cell in campaigns.cells if matches(cell, one["cell"])])
+            groups = by_vpn([cell for cell in campaigns.cells if "vpn" in cell.values and matches(cell, one["cell"])])
             for rest, cells in groups.items():
                 told_apart = [key for key, _ in rest if len({dict(other).get(key) for other in groups}) > 1]
                 where = name_of(next(iter(cells.values())), told_apart)
@@ -40,7 +47,33 @@ def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
 
 def titles(file: Path) -> dict[str, str]:
     """Of the published documents, by their names."""
-    return {name: one["document"] for name, one in read_yaml(file).items()}
+    return {name: one["document"] for name, one in read(file).items()}
+
+
+def read(file: Path) -> dict[str, dict[str, Any]]:
+    """As the file's head describes it. Raises InputError for one that is otherwise."""
+    content = read_yaml(file)
+    for name, document in content.items() if isinstance(content, dict) else [("the whole", content)]:
+        wrong = fields(document, {"document": str, "tables": list})
+        for number, one in enumerate([] if wrong else document["tables"]):
+            if wrong := _wrong(one):
+                wrong = f"tables.{number}: {wrong}"
+                break
+        if wrong or not isinstance(name, str):
+            raise InputError(f"{file}: {name}: {wrong or 'the name should be a text'}")
+    found: dict[str, dict[str, Any]] = content
+    return found
+
+
+def _wrong(one: Any) -> str | None:
+    if wrong := fields({"marked": "", **one} if isinstance(one, dict) else one, TABLE):
+        return wrong
+    if not is_selection(one["cell"]):
+        return "cell: should have for each argument a list of values, or {above: NUMBER}"
+    figures = one["figures"]
+    if not figures or not all(isinstance(vpn, str) and is_number(figure) for vpn, figure in figures.items()):
+        return "figures: should have a number for each VPN"
+    return None if figures[next(iter(figures))] else "figures: the first should not be 0: others are divided by it"
 
 
 def by_vpn(cells: Sequence[Cell]) -> dict[tuple[tuple[str, str], ...], dict[str, Cell]]:

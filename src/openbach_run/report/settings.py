@@ -14,7 +14,7 @@ from openbach_run.openbach.source import MATRIX
 from openbach_run.report.cells import DEFAULT, FACTORS, Campaigns, Cell, Plot, file_name
 from openbach_run.report.figures import values
 from openbach_run.report.words import FREE, LINK, said, suffix_in_words, title_of, value_of
-from openbach_run.results import run_files
+from openbach_run.results import run_json
 from openbach_run.results.record import statistics
 from openbach_run.satellite.job import link_file
 
@@ -134,7 +134,7 @@ def conditions(setting: Setting) -> list[str]:
 
 def _of_a_run(setting: Setting) -> Mapping[str, object]:
     run_dir = next((run.run_dir for cell in setting.cells for run in cell.runs if run.record), None)
-    return run_files.document(run_dir, "run.json") if run_dir else {}
+    return run_json.read(run_dir) if run_dir else {}
 
 
 def _link(setting: Setting) -> list[str]:

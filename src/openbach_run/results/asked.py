@@ -78,8 +78,15 @@ def _no_texts(values: Mapping[str, Any]) -> str | None:
 
 def parts(directory: Path) -> Iterator[tuple[str, Any]]:
     """("command", text), then ("run", what is said of it) for each run, read line by line, as it is written, since one of
-    20 000 runs would need 100 MB at once. One that is written otherwise is read at once; of none there is nothing."""
-    file = directory / FILE
+    20 000 runs would need 100 MB at once. One that is written otherwise is read at once; of none there is nothing. Raises
+    DamagedRecord, and what JSON raises."""
+    for kind, told in _parts(directory / FILE):
+        if kind == "run" and (wrong := fields(told, RUN) or _no_texts(told["arguments"])):
+            raise DamagedRecord(f"{directory / FILE}: runs: {wrong}; {AGAIN}")
+        yield kind, told
+
+
+def _parts(file: Path) -> Iterator[tuple[str, Any]]:
     if not file.exists():
         return
     with file.open(encoding="utf-8", errors="replace") as lines:

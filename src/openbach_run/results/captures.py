@@ -66,6 +66,22 @@ def blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield kind, header + stream.read(max(0, min(length, BLOCK_LIMIT_BYTES) - 8))
 
 
+def last_time_ns(end: bytes) -> int | None:
+    """The time of the last packet in the last bytes of a stream; None if none ends there. A block ends with its length."""
+    while len(end) >= 12:
+        (length,) = struct.unpack_from("<I", end, len(end) - 4)
+        if not 12 <= length <= len(end):
+            return None
+        kind, again = struct.unpack_from("<II", end, len(end) - length)
+        if again != length:
+            return None
+        if kind == ENHANCED_PACKET and length >= 32:
+            high, low = struct.unpack_from("<II", end, len(end) - length + 12)
+            return int(high << 32 | low)
+        end = end[:-length]
+    return None
+
+
 def keys_in(secrets: bytes) -> bytes:
     """The text of a block of the type DECRYPTION_SECRETS that is WireGuard's; nothing of another."""
     kind, length = struct.unpack_from("<II", secrets.ljust(16, b"\0"), 8)

@@ -71,11 +71,31 @@ MEASURED_BY_HOST = (
     "identity",
     "packages",
     "declared",
+    "host",
 )
 SAID_BY_GUEST = ("status", "error", "virtual_s", "measures", "parts")
-"""Fields of a record. The host knows the first from what it planned, its clock and the pipe of packets: no job changes them.
-The others follow from files that the guest left: code that has taken over a guest may say anything in them, but for a status
-that the host gives (Guest Lost, Record Damaged)."""
+"""Fields of a record. The host knows the first from what it planned, its clock, the pipe of packets and the guest's exit: what
+a job writes does not change them. The others follow from files that the guest left: its jobs and whatever has taken it over may
+say anything in them, but for a status that the host gives (Guest Lost, Record Damaged)."""
+
+SOURCES = "said_by_guest"
+"""Key of record.json with SAID_BY_GUEST: whoever reads the file alone sees which are which."""
+
+PART: dict[str, Any] = {
+    "scenario": str, "arguments": dict, "status": str, "virtual_s": float, "measures": dict,
+}  # fmt: skip
+FIELDS = {
+    **PART, "run_id": str, "seed": int, "error": (str, NoneType), "wall_s": float, "capture_hash": str, "command": str,
+    "parts": (list, NoneType), "host": dict,
+}  # fmt: skip
+LATER_FIELDS: dict[str, Any] = {"parts": None, "host": {}}
+SHARED_FIELDS = {"identity": dict, "packages": list, "declared": dict}
+MEASURE: dict[str, Any] = {
+    **dict.fromkeys(("statistic", "unit", "title", "type", "take"), str), "factor": float, "better": (str, NoneType),
+}  # fmt: skip
+LARGEST = 2**63 - 1
+"""Fields of a record that is read, of its parts, those that older ones have not, those of SHARED, those of a measure that is
+declared; the largest whole number, which a column can hold."""
 
 LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType), "time": float}
 METADATA: dict[str, Any] = {
@@ -126,6 +146,9 @@ class Record:
     parts: list[dict[str, Any]] | None = None
     """Of a scenario that only starts others, the fields of each one's own record in place of these; [] of any other one;
     None in older records."""
+    host: Mapping[str, Any] = field(default_factory=dict)
+    """`exit` of the guest's processes, in words; `capture_bytes`; `last_packet_s`, the virtual time of the last packet in the
+    stream that `capture_hash` is of, None if there is no packet. {} in older records, and of other engines."""
 
     @property
     def finished(self) -> bool:
@@ -275,19 +298,24 @@ class Store:
     def _text(self, record: Record) -> str:
         fields = dict(record.__dict__)
         shared = self._shared.put({name: fields.pop(name) for name in SHARED})
-        return json.dumps({**fields, "shared": shared}, indent=1) + "\n"
+        return json.dumps({**fields, "shared": shared, SOURCES: SAID_BY_GUEST}, indent=1) + "\n"
 
     def _read(self, run_dir: Path) -> Record | None:
         """A record, or None for one that this version does not understand: its run is then done again."""
         try:
             fields = run_files.document(run_dir, "record.json")
+            fields.pop(SOURCES, None)
             if "shared" in fields:
                 fields |= self._shared.get(fields.pop("shared"))
+            elif _wrong_shared(fields):
+                return None
             if before := fields.pop("capture_sha256", None):  # the field of version 0.1
                 fields["capture_hash"] = f"sha256:{before}"
+            if _wrong(fields):
+                return None
             fields["arguments"] = {intern(name): intern(value) for name, value in fields["arguments"].items()}
             return Record(**fields)
-        except (OSError, TypeError, KeyError, AttributeError, DamagedRecord):
+        except (OSError, TypeError, ValueError, KeyError, AttributeError, DamagedRecord):
             return None
 
 
@@ -322,8 +350,47 @@ class _Shared:
     def get(self, name: str) -> dict[str, Any]:
         """Raises OSError, DamagedRecord."""
         if name not in self._known:
-            self._known[name] = run_files.document(self._folder, f"{Path(name).name}.json")
+            fields = run_files.document(self._folder, f"{Path(name).name}.json")
+            if wrong := _wrong_shared(fields):
+                raise DamagedRecord(f"{self._folder / Path(name).name}.json: {wrong}")
+            self._known[name] = fields
         return self._known[name]
+
+
+def _wrong(fields: Mapping[str, Any]) -> str | None:
+    """What is wrong with a record's own fields, or None: somebody else may have written them."""
+    if wrong := run_files.fields({**LATER_FIELDS, **fields}, FIELDS) or _wrong_part(fields):
+        return wrong
+    for part in fields.get("parts") or ():
+        if wrong := run_files.fields(part, PART) or _wrong_part(part):
+            return f"parts: {wrong}"
+    return None
+
+
+def _wrong_part(fields: Mapping[str, Any]) -> str | None:
+    if abs(fields["virtual_s"]) > LONGEST_S or abs(fields.get("wall_s", 0)) > LONGEST_S:
+        return f"virtual_s or wall_s is more than {LONGEST_S} s"
+    if not all(type(value) is str for value in fields["arguments"].values()):
+        return "an argument is no text"
+    numbers = [one for one in (*fields["measures"].values(), fields.get("seed")) if one is not None]
+    if not all(map(run_files.is_number, numbers)):
+        return "a measure is no number"
+    too_large = any(isinstance(one, int) and abs(one) > LARGEST for one in numbers)
+    return f"a number is more than {LARGEST}" if too_large else None
+
+
+def _wrong_shared(fields: Any) -> str | None:
+    """The same of the fields that it has in common with others."""
+    if wrong := run_files.fields({"declared": {}, **fields} if isinstance(fields, dict) else fields, SHARED_FIELDS):
+        return wrong
+    if not all(type(one) is str for one in (*fields["identity"].values(), *fields["packages"])):
+        return "identity and packages should be texts"
+    for measures in fields.get("declared", {}).values():
+        for one in measures if isinstance(measures, list) else [None]:
+            known = {**dict.fromkeys(MEASURE, ""), "factor": 1, **one} if isinstance(one, dict) else one
+            if wrong := run_files.fields(known, {"column": str, **MEASURE}):
+                return f"declared: {wrong}"
+    return None
 
 
 def not_locked(records: Iterable[Record]) -> list[str]:

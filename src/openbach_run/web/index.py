@@ -24,6 +24,7 @@ from openbach_run.results import asked
 from openbach_run.results.intervals import estimate
 from openbach_run.results.measures import measures_of
 from openbach_run.results.record import Record, Store
+from openbach_run.results.run_files import DamagedRecord
 from openbach_run.web.store import Database
 
 EVERY_S = 1.0
@@ -247,7 +248,8 @@ class Index:
         """What the last command in a folder was to run."""
         self._database.execute("DELETE FROM planned WHERE folder = ?", folder)
         command = ""
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        broken = (DamagedRecord, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+        with suppress(OSError, *broken):
             for kind, told in asked.parts(place):
                 if kind == "command":
                     command = str(told)

@@ -8,7 +8,6 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +23,7 @@
 #define MUCH	(150L * MIB)
 
 static char part[MIB];
+static char stack[1 << 16] __attribute__((aligned(16)));
 
 static const char *place(char **argv, const char *name)
 {
@@ -47,14 +47,11 @@ static int filled(int fd, long bytes)
 	return fd;
 }
 
-static int unlinked(const char *run)
+static int unlinked(int directory)
 {
-	char path[4096];
-	int fd;
+	int fd = openat(directory, "file", O_CREAT | O_EXCL | O_RDWR, 0600);
 
-	snprintf(path, sizeof(path), "%s/file", run);
-	fd = open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
-	unlink(path);
+	unlinkat(directory, "file", 0);
 	return filled(fd, MUCH);
 }
 
@@ -72,23 +69,23 @@ static void be_many(int more)
 		}
 }
 
-static void *with_file(void *run)
+static int with_file(void *directory)
 {
-	unlinked(run);
+	unlinked(*(int *)directory);
 	stay();
-	return NULL;
+	return 0;
 }
 
-static void *with_memory(void *unused)
+static int with_memory(void *unused)
 {
 	(void)unused;
 	use_memory(MAP_PRIVATE);
 	stay();
-	return NULL;
+	return 0;
 }
 
 /* Some looks long. */
-static void *ends_well(void *unused)
+static int ends_well(void *unused)
 {
 	const struct timespec long_enough = { .tv_sec = 1 };
 
@@ -97,20 +94,21 @@ static void *ends_well(void *unused)
 	exit(0);
 }
 
-/* Goes on as a second thread, after the end of the first one. */
-static void go_on_as(void *(*second)(void *), const char *run)
+/* Goes on as a second thread, after the end of the first one: then /proc/self/fd is empty. */
+static void go_on_as(int (*second)(void *), int *directory)
 {
-	pthread_t thread;
+	const int thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+			   CLONE_SYSVSEM;
 
-	if (pthread_create(&thread, NULL, second, (void *)run))
+	if (clone(second, stack + sizeof(stack), thread, directory) < 0)
 		exit(5);
 	syscall(SYS_exit, 0);
 }
 
 int main(int argc, char **argv)
 {
-	const char *way = argv[argc - 1], *run = place(argv, "RUN_DIR=");
-	int fd;
+	int run = open(place(argv, "RUN_DIR="), O_RDONLY | O_DIRECTORY), fd;
+	const char *way = argv[argc - 1];
 
 	if (strcmp(way, "processes") == 0)
 		be_many(0);
@@ -135,11 +133,11 @@ int main(int argc, char **argv)
 		stay();
 	}
 	if (strcmp(way, "second thread's file") == 0)
-		go_on_as(with_file, run);
+		go_on_as(with_file, &run);
 	if (strcmp(way, "second thread's memory") == 0)
-		go_on_as(with_memory, run);
+		go_on_as(with_memory, &run);
 	if (strcmp(way, "second thread") == 0)
-		go_on_as(ends_well, run);
+		go_on_as(ends_well, &run);
 	if (strcmp(way, "hidden file") == 0) {
 		prctl(PR_SET_DUMPABLE, 0);
 		unlinked(run);

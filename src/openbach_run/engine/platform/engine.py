@@ -480,7 +480,7 @@ def as_collected(text: str) -> Iterator[dict[str, Any]]:
 
     `time` is in ms since 1970; a cell of the wrong form stays a text.
     """
-    for row in csv.DictReader(io.StringIO(text)):
+    for row in _rows(text):
         values = {
             name: _number(cell)
             for name, cell in row.items()
@@ -500,6 +500,14 @@ def as_collected(text: str) -> Iterator[dict[str, Any]]:
         }
         if values:
             yield {**values, "_metadata": metadata}
+
+
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    """Raises Lost for what is no whole CSV file."""
+    try:
+        yield from csv.DictReader(io.StringIO(text, newline=""))
+    except csv.Error as error:
+        raise Lost(f"what the collector has of a job's statistics is no CSV: {error}") from error
 
 
 def _number(text: str) -> Any:

@@ -91,7 +91,7 @@ def read_access(address: str | None, file: Path) -> Access:
     line with the address. Its password is sent to no other controller than the file's own; what it does not give is
     asked for on a terminal. Raises InputError.
     """
-    known = _read_file(file) if file.exists() else {}
+    known = _said_in(file) if file.exists() else {}
     if address is None and not known.get("controller"):
         raise InputError(f"which controller? Give --controller HOST, or write {file}: {_example()}")
     url = base_url(address or known["controller"])
@@ -145,6 +145,13 @@ def _read_file(file: Path) -> dict[str, str]:
     if not isinstance(content, dict) or not all(isinstance(content.get(key, ""), str) for key in KEYS):
         raise InputError(f"{file}: should be like {_example()}")
     return {key: content[key] for key in KEYS if key in content}
+
+
+def _said_in(file: Path) -> dict[str, str]:
+    try:
+        return _read_file(file)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: not UTF-8 text (byte {error.start}); it should be like {_example()}") from error
 
 
 def _example() -> str:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from io import BufferedReader, FileIO
 from itertools import chain
@@ -36,13 +37,22 @@ from openbach_run.engine.virtual.jail import EXIT_LIMIT, Jail, ensure_jail
 from openbach_run.engine.virtual.kernel import Kernel, KernelBuild
 from openbach_run.engine.virtual.lock import NOT_LOCKED, Entry, PackageSet, in_words
 from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, cpu_model, ensure_modules
-from openbach_run.engine.virtual.outcome import outcome_of
+from openbach_run.engine.virtual.outcome import how_ended, outcome_of
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import InputError, SetupError
+from openbach_run.guest.main import BEGIN_NS
 from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress, beside
 from openbach_run.results import record, run_files
-from openbach_run.results.captures import CAPTURE, DECRYPTION_SECRETS, KEYS, blocks, keys_in
+from openbach_run.results.captures import (
+    CAPTURE,
+    DECRYPTION_SECRETS,
+    ENHANCED_PACKET,
+    KEYS,
+    blocks,
+    keys_in,
+    last_time_ns,
+)
 from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
 
@@ -56,6 +66,8 @@ END_LIMIT_S = 60.0
 LOOK_S = 0.2
 """From one look at a run's events to the next."""
 PIPE_BYTES = 1 << 20
+LARGEST_BLOCK_BYTES = 1 << 17
+"""In a capture (BLOCK_MAX of kernel/src/capture.c)."""
 RUN_LIMIT_BYTES = 64 << 20
 RUN_LIMIT_FILES = 20_000
 """What a run may write, its capture apart; one that writes more is ended."""
@@ -272,7 +284,14 @@ class VirtualEngine:
         if self._keys:
             run_files.write_secret(run_dir, KEYS, capture.keys)
         wall_s = time.monotonic() - started
-        return outcome_of(run_dir, wall_s, capture.hash, ended_why, guest.returncode)
+        outcome = outcome_of(run_dir, wall_s, capture.hash, ended_why, guest.returncode)
+        return replace(outcome, host=self._measured(guest.returncode, capture))
+
+    def _measured(self, exit_code: int, capture: _Capture) -> dict[str, Any]:
+        """`Record.host`. Real clocks begin with this machine's date, not with GUEST_START_NS."""
+        last_ns = capture.last_packet_ns if self._clock == VIRTUAL else None
+        last_s = None if last_ns is None else (last_ns - GUEST_START_NS - BEGIN_NS) / 1e9
+        return {"exit": how_ended(exit_code), "capture_bytes": capture.size_bytes, "last_packet_s": last_s}
 
     def stop(self) -> None:
         """Ends every guest that runs, and lets no other one start."""
@@ -397,6 +416,8 @@ class _Capture(threading.Thread):
         self._is_kept = keep.name != os.devnull
         self._digest = blake3()
         self._failure: Exception | None = None
+        self._end = b""
+        """Of the stream, as much as the last packet takes."""
         self.keys = b""
         self.size_bytes = 0
         self.start()
@@ -431,13 +452,21 @@ class _Capture(threading.Thread):
         return None
 
     def _all(self) -> Iterator[memoryview]:
-        buffer = memoryview(bytearray(PIPE_BYTES))
-        while size := self._packets.readinto(buffer):
-            yield buffer[:size]
+        """In turn into two buffers, which together are as large as the pipe: the part before the last one is still there at
+        the end. It is copied only where the last one is too small for a packet."""
+        buffers = [memoryview(bytearray(PIPE_BYTES // 2)) for _ in range(2)]
+        before, last = buffers[0][:0], buffers[0][:0]
+        while size := self._packets.readinto(buffers[0]):
+            before = memoryview(b"") if size >= LARGEST_BLOCK_BYTES else _joined(before, last)
+            last = buffers[0][:size]
+            yield last
+            buffers.reverse()
+        self._end = bytes(_joined(before, last))
 
     def _without_keys(self) -> Iterator[bytes]:
         for kind, block in blocks(BufferedReader(self._packets, PIPE_BYTES)):
             if kind != DECRYPTION_SECRETS:
+                self._end = block if kind == ENHANCED_PACKET else self._end
                 yield block
             elif len(self.keys) < RUN_LIMIT_BYTES:
                 self.keys += keys_in(block)
@@ -445,6 +474,17 @@ class _Capture(threading.Thread):
     @property
     def hash(self) -> str:
         return self._digest.hexdigest()
+
+    @property
+    def last_packet_ns(self) -> int | None:
+        """The guest's date in the last packet that it has sent; None if the stream does not end with one."""
+        return last_time_ns(self._end)
+
+
+def _joined(one: memoryview, other: memoryview) -> memoryview:
+    """The last bytes of two parts that follow each other."""
+    both = bytes(one[-LARGEST_BLOCK_BYTES:]) + bytes(other[-LARGEST_BLOCK_BYTES:])
+    return memoryview(both[-LARGEST_BLOCK_BYTES:])
 
 
 class _EventReader:

@@ -40,6 +40,8 @@ SUITES = ("trixie-backports", "trixie", "sid")
 SOURCES = ("linux-source-7.2", "linux-source-7.3")
 """Source packages that our patches apply to, the preferred first."""
 
+RENAMED = {"CONFIG_PROC_SYSCTL": "CONFIG_SYSCTL"}
+"""Symbols of kernel/config that the later of these versions have as another one."""
 DRIVERS = "arch/um/drivers"
 """Where in the kernel source the files of kernel/src are built (kernel/patches have the Makefile)."""
 HEADERS = (
@@ -226,10 +228,22 @@ def _configure(source: Path, out: Path, fragment: Path) -> None:
     out.mkdir()
     command = [*_make_command(source, out), f"KCONFIG_ALLCONFIG={fragment.resolve()}", "allnoconfig"]
     run(command, "configuring the kernel", **FIXED_BUILD)
-    configured = (out / ".config").read_text().splitlines()
     wanted = re.findall(r"^CONFIG_\w+=[^n].*$", fragment.read_text(), re.MULTILINE)
-    if lost := [line for line in wanted if line not in configured]:
+    if lost := not_taken(wanted, (out / ".config").read_text()):
         raise SetupError(f"this kernel source does not take from {fragment}: {', '.join(lost)}")
+
+
+def not_taken(wanted: Iterable[str], configuration: str) -> list[str]:
+    """Lines that a configuration should have and has not, not even by their new names."""
+    lines = configuration.splitlines()
+
+    def is_taken(line: str) -> bool:
+        symbol, _, value = line.partition("=")
+        if symbol in RENAMED and f"# {symbol} is not set" not in lines:
+            return line in lines or f"{RENAMED[symbol]}={value}" in lines
+        return line in lines
+
+    return [line for line in wanted if not is_taken(line)]
 
 
 def _keep_headers(source: Path, out: Path, archive: Path) -> None:

@@ -36,8 +36,7 @@ def outcome_of(run_dir: Path, wall_s: float, capture_hash: str, ended_why: str |
     except DamagedRecord as damage:
         return Outcome(DAMAGED, 0.0, wall_s, capture_hash, f"the guest left {run_files.within(damage, run_dir)}")
     if result is None or ended_why:
-        how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
-        why = ended_why or f"ended before the scenario did ({how})"
+        why = ended_why or f"ended before the scenario did ({how_ended(exit_code)})"
         tail = "\n".join(run_files.tail(run_dir, "console.log", CONSOLE_LINES))
         return Outcome("Guest Lost", 0.0, wall_s, capture_hash, f"the guest {why}; its console's last lines:\n{tail}")
     status, error = result["status"], None if result["status"] == "Finished Ok" else _explain(result)
@@ -47,6 +46,11 @@ def outcome_of(run_dir: Path, wall_s: float, capture_hash: str, ended_why: str |
             "\n".join([f"the guest's kernel complained: {complaint}", *([error] if error else [])]),
         )
     return Outcome(status, result["virtual_s"], wall_s, capture_hash, error)
+
+
+def how_ended(exit_code: int) -> str:
+    """An exit code as Popen has it, in words."""
+    return f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
 
 
 def _result(run_dir: Path) -> dict[str, Any] | None:

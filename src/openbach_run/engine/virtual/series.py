@@ -28,7 +28,10 @@ def left_out() -> str:
 
 def names(kernel_dir: Path) -> list[str]:
     """Return the lines of kernel/series that name patches: GROUP/NAME.patch."""
-    lines = (kernel_dir / FILE).read_text(encoding="utf-8").splitlines()
+    try:
+        lines = (kernel_dir / FILE).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise SetupError(f"kernel/{FILE}: not UTF-8 text (byte {error.start})") from error
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""run.json of a run that has ended: what its guest got.
+
+The host writes it, but a results directory may be somebody else's, or damaged. What the web page
+shows of it is looked at there: it may be of a run that goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from openbach_run.results import run_files
+from openbach_run.results.run_files import DamagedRecord
+from openbach_run.topology.hosts import Inventory
+
+FILE = "run.json"
+TEXT_OR_NONE, NUMBER_OR_NONE = (str, NoneType), (int, NoneType)
+HOST = {
+    **dict.fromkeys(("entity", "name", "role"), str),
+    **dict.fromkeys(("interfaces", "routes", "rules"), list),
+}
+PORT = {**dict.fromkeys(("name", "network", "address"), str), "ipv6": TEXT_OR_NONE}
+ROUTE = {"to": str, "via": str, "metric": NUMBER_OR_NONE, "table": NUMBER_OR_NONE}
+"""Fields of the inventory's parts."""
+LATER: dict[str, Any] = {
+    "role": "",
+    "routes": [],
+    "rules": [],
+    "ipv6": None,
+    "metric": None,
+    "table": None,
+}
+"""What older runs have not."""
+
+
+def read(run_dir: Path) -> dict[str, Any]:
+    """Its content, in the form that the engine writes: `scenario`, `arguments`, `inventory`.
+
+    The last two may be missing. Raises DamagedRecord."""
+    place = run_dir / FILE
+    try:
+        content: dict[str, Any] = run_files.document(run_dir, FILE)
+    except FileNotFoundError:
+        raise DamagedRecord(f"{place}: no such file; the run's record is not whole") from None
+    if wrong := next(_faults(content), None):
+        raise DamagedRecord(f"{place}: {wrong}")
+    return content
+
+
+def inventory(run_dir: Path) -> Inventory:
+    """What the run ran on. Raises DamagedRecord."""
+    content = read(run_dir)
+    try:
+        found = Inventory.from_dict(content["inventory"])
+        for host in found.hosts:
+            for port in host.interfaces:
+                IPv4Address(port.address.partition("/")[0])
+        return found
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        text = f"{run_dir / FILE}: inventory: is none of this version ({error})"
+        raise DamagedRecord(text) from error
+
+
+def _faults(content: Any) -> Iterator[str]:
+    whole = {"arguments": {}, "inventory": {}, **content} if isinstance(content, dict) else content
+    if wrong := run_files.fields(whole, {"scenario": dict, "arguments": dict, "inventory": dict}):
+        yield wrong
+        return
+    for at, function in _of(whole["scenario"], "openbach_functions", "scenario"):
+        job = function.get("start_job_instance", {}) if isinstance(function, dict) else None
+        if wrong := run_files.fields(job, {"entity_name": str} if job else {}):
+            yield f"{at}: start_job_instance: {wrong}"
+    for at, host in _of(whole["inventory"], "hosts", "inventory"):
+        if wrong := run_files.fields(_older(host), HOST):
+            yield f"{at}: {wrong}"
+            return
+        for name, shape in (("interfaces", PORT), ("routes", ROUTE)):
+            for inner, part in _of(host, name, at):
+                if wrong := run_files.fields(_older(part), shape):
+                    yield f"{inner}: {wrong}"
+
+
+def _of(content: Mapping[str, Any], name: str, at: str) -> Iterator[tuple[str, Any]]:
+    """Each entry of a list, with its place; of something else that it is none."""
+    listed = content.get(name, [])
+    for number, one in enumerate(listed if isinstance(listed, list) else [None]):
+        yield f"{at}.{name}.{number}", one
+
+
+def _older(one: Any) -> Any:
+    return {**LATER, **one} if isinstance(one, dict) else one
