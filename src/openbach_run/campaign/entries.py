@@ -231,6 +231,8 @@ def check_vpn_values(vpn: str, given: Mapping[str, str], vpns: Mapping[str, Path
     own = description(vpns[vpn])
     scripts = vpns.get(str(own.get("base", vpn)), vpns[vpn])
     base = description(scripts) if "base" in own else {}
+    for folder, described in ((vpns[vpn], own), (scripts, base)):
+        check(f"{folder / DESCRIBED['vpn-configs']}", described, VPN)
     whole = _whole(own, base)
     known = values_read(scripts, _shared(vpns))
     there = [name for name in known if name not in whole.get("fixed", ())]
@@ -261,9 +263,15 @@ def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
     sets = [
         f"{vpn} ({name}={one['values'][name]})"
         for vpn, one in described.items()
-        if scripts.name in (vpn, one.get("base")) and name in one.get("values", {})
+        if scripts.name in (vpn, one.get("base")) and name in _object(one, "values")
     ]
     return f"what else is in its vpn.json follows from it; give vpn={' or '.join(sets)}"
+
+
+def _object(described: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """What is below a key of a vpn.json that nobody has checked; nothing if that is no object."""
+    found = described.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
