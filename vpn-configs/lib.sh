@@ -74,6 +74,24 @@ shared_secret() {
     openssl pkeyutl -derive -inkey "$VPN_DIR/shared.pem" -peerkey "$VPN_REMOTE_PUBLIC" | openssl dgst -sha256 -r | cut -d' ' -f1
 }
 
+# WireGuard's pre-shared key, if $VPN_PSK is `on`: such a secret, in a file. The other end's public key is then the first line
+# of what it told; what reads its public half skips that line.
+wireguard_psk() {
+    [ "${VPN_PSK:-off}" = on ] || return 0
+    psk_peer=$(sed 1q "$VPN_REMOTE_PUBLIC") psk="preshared-key $VPN_DIR/psk"
+    openssl pkeyutl -derive -inkey "$VPN_DIR/shared.pem" -peerkey "$VPN_REMOTE_PUBLIC" | openssl dgst -sha256 -binary |
+        openssl base64 > "$VPN_DIR/psk"
+}
+
+# Ends `up` if the kernel would give a socket less than $VPN_SNDBUF or $VPN_RCVBUF, which it does without a word.
+check_socket_buffers() {
+    for asked in "wmem_max ${VPN_SNDBUF:-0}" "rmem_max ${VPN_RCVBUF:-0}"; do
+        limit=net.core.${asked% *} bytes=${asked#* }
+        most=$(cat "/proc/sys/net/core/${asked% *}" 2> /dev/null) || continue # a namespace of an older kernel shows none
+        [ "$bytes" -le "$most" ] || { echo "this kernel gives a socket at most $most bytes, not $bytes ($limit)"; exit 1; }
+    done
+}
+
 # Interfaces that this host makes from now on have IPv6, as an overlay network wants it.
 allow_ipv6() {
     echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6
@@ -87,8 +105,8 @@ configure_wireguard() {
     [ "$VPN_ROLE" = server ] || { endpoint="endpoint $VPN_REMOTE_IP:$port"; hook=input; }
     count handshakes "$hook" udp sport "$port" @th,64,8 2
     # shellcheck disable=SC2086 # two words or none
-    wg set "$VPN_DEVICE" listen-port "$port" private-key "$VPN_DIR/private" \
-        peer "$(cat "$VPN_REMOTE_PUBLIC")" allowed-ips 0.0.0.0/0 persistent-keepalive "${VPN_KEEPALIVE:-0}" $endpoint
+    wg set "$VPN_DEVICE" listen-port "$port" private-key "$VPN_DIR/private" peer "${psk_peer:-$(cat "$VPN_REMOTE_PUBLIC")}" \
+        ${psk:-} allowed-ips 0.0.0.0/0 persistent-keepalive "${VPN_KEEPALIVE:-0}" $endpoint
     configure_device
 }
 

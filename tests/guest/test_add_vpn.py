@@ -125,7 +125,7 @@ def test_variants(tmp_path: Path) -> None:
     described = {"base": "openvpn_udp", "values": {"cipher": "NONSENSE"}}
     (tmp_path / "vpn-configs/cipher/vpn.json").write_text(json.dumps(described))
     refused = command("geo", "vpn=cipher", *cells[2:], "--results", str(tmp_path / "r"))
-    assert refused.returncode == 1 and "NONSENSE" in refused.stderr
+    assert refused.returncode == 2 and "NONSENSE" in refused.stderr
 
 
 def test_a_directory_with_nothing_to_add(tmp_path: Path) -> None:

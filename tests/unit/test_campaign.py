@@ -48,7 +48,8 @@ def test_the_whole_table_is_the_default() -> None:
         "buffer": "none", "terrestrial_ms": "0", "direction": "download", "http": "none",
         "warm_up": "none", "cpu": "free", "cpu_scale": "1", "cpu_pop": "same", "cpu_scale_pop": "same",
         "access_mtu": "inventory", "uplink_mtu": "inventory", "feeder_mtu": "inventory", "backhaul_mtu": "inventory",
-        "icmp_too_big": "pass",
+        "icmp_too_big": "pass", "vpn_values": "none",
+        "tcp_buffer": "default", "ecn": "default", "sack": "default", "window_scaling": "default",
     }  # fmt: skip
 
 

@@ -63,6 +63,14 @@ IDLE = [
     ("lan_reconnect", "event=restart vpn=none", "there is no VPN to restart (with vpn=none)"),
     ("multipath", "event=none event_s=5", "only drop, down and reboot have a length (with event=none)"),
     ("multipath", "event=none cut=to_geo", "nothing happens (with event=none)"),
+    ("geo", "http=3 sack=off", "the transfer is QUIC, and this is an option of TCP (with http=3)"),
+    ("geo", "http=3 window_scaling=off", "the transfer is QUIC"),
+    ("geo", "http=3 tcp_buffer=1M", "the transfer is QUIC"),
+    ("web", "http=3 ecn=on", "the transfer is QUIC"),
+    ("geo", "vpn=none ecn=on", "packets have it, and no queue marks them: only cake does (with queue=fifo)"),
+    ("geo", "queue=fq_codel ecn=on", "packets have it, and no queue marks them"),
+    ("geo", "queue=cake vpn=openvpn_tcp ecn=on", "the tunnel is a stream of its own"),
+    ("voip", "background=none vpn=none sack=off", "nothing but the transfer in the background is TCP"),
     ("voip", "background=none vpn=none cc=bbr2", "nothing but the transfer in the background"),
     ("voip", "background=none vpn=none pep=B", "nothing but the transfer in the background"),
 ]
@@ -76,6 +84,11 @@ def test_a_value_without_effect_is_said(scenario: str, settings: str, words: str
 
 
 EFFECTIVE = [
+    ("geo", "queue=cake vpn=none ecn=on"),
+    ("geo", "vpn=none ecn=off"),
+    ("geo", "sack=off"),
+    ("geo", "http=1.1 window_scaling=off"),
+    ("voip", "background=download sack=off"),
     ("geo", "loss=1 burst_packets=10"),
     ("geo", "return_loss=1 burst_packets=10"),
     ("geo", "loss=1 loss_at=last_mile burst_packets=10"),

@@ -389,3 +389,27 @@ IP address       HW type     Flags       HW address            Mask     Device
 @pytest.mark.parametrize(("interface", "found"), [("to_gw", "10.10.3.2"), ("to_st", "10.10.2.1"), ("to_nobody", None)])
 def test_the_other_end_is_a_gateway_or_a_neighbour(interface: str, found: str | None) -> None:
     assert link_proof.beyond(interface, ROUTE_TABLE, NEIGHBOUR_TABLE) == found
+
+
+def test_the_end_hosts_tcp_has_the_options_that_are_given() -> None:
+    arguments = transport_profile.parse(["cubic", "--ecn", "on", "--sack", "off", "--buffer-bytes", "64k"])
+    settings = transport_profile.settings("cubic", arguments.buffer_bytes, "cubic", arguments.options)
+    ipv4 = {file.name: value for file, value in settings.items() if file.parent == transport_profile.IPV4}
+    assert (ipv4["tcp_ecn"], ipv4["tcp_sack"]) == ("1", "0")
+    assert "tcp_window_scaling" not in ipv4
+    assert (ipv4["tcp_rmem"], ipv4["tcp_wmem"]) == ("4096 64000 64000", "4096 16384 64000")
+
+
+def test_without_options_tcp_is_as_it_was() -> None:
+    arguments = transport_profile.parse(["cubic", "--ecn", "default", "--buffer-bytes", "default"])
+    assert arguments.options == {}
+    settings = transport_profile.settings("cubic", arguments.buffer_bytes, "cubic", arguments.options)
+    names = {file.name: value for file, value in settings.items()}
+    assert names.keys() & {"tcp_ecn", "tcp_sack", "tcp_window_scaling"} == set()
+    assert (names["tcp_rmem"], names["tcp_wmem"]) == ("4096 131072 16777216", "4096 16384 16777216")
+
+
+def test_a_buffer_holds_for_a_profile_with_buffers_of_its_own() -> None:
+    """At commit d3f116b the profile's took the place of the one that was asked for."""
+    settings = transport_profile.settings("cubic_resume", 1_000_000, "cubic_resume", {})
+    assert settings[transport_profile.IPV4 / "tcp_rmem"] == "4096 1000000 1000000"

@@ -28,7 +28,7 @@ folders = importlib.import_module("vpn_folders")
 KEYS = {
     "description", "version", "licence", "runs_in", "carrier", "ciphers", "keys", "multipath", "post_quantum", "tested",
     "packages", "programs", "commands", "daemon", "device", "inner_mtu", "overhead_bytes", "values", "handshake_line",
-    "coordinator", "framing", "rtt_max_s", "rtt_max_because", "own_mtu",
+    "coordinator", "framing", "rtt_max_s", "rtt_max_because", "own_mtu", "takes", "fixed",
 }  # fmt: skip
 
 

@@ -702,6 +702,8 @@ def test_an_argument_without_a_ticked_value_launches_nothing(client: TestClient)
         ({"values.vpn": "wiregard"}, "vpn=wiregard: did you mean wireguard?"),
         ({"values.link_file": "nofile.csv"}, "link_file=nofile.csv: a link file is uploaded on this page first"),
         ({"values.cc_pep": "$nothing"}, "after $ comes an argument"),
+        ({"values.vpn.cipher": "x"}, "vpn.cipher=x: there is no VPN that could have it (vpn=none)"),
+        ({"values.vpn_values": "cypher=x"}, "vpn.cypher=x: there is no VPN that could have it (vpn=none)"),
     ],
 )
 def test_values_are_looked_at_before_anything_is_launched(client: TestClient, fields: Any, words: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import collect_agent
 import profiles
@@ -20,23 +22,41 @@ ETHERNET = 1
 """ARPHRD_ETHER of linux/if_arp.h."""
 WINDOWS = ("initcwnd", "initrwnd")
 HOSTS_OWN = "own"
+DEFAULT = "default"
+BUFFER_BYTES = 16 << 20
+LEAST_BUFFER_BYTES = 4096
+SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9}
+OPTIONS = {"ecn": "tcp_ecn", "sack": "tcp_sack", "window_scaling": "tcp_window_scaling"}
+"""Argument → the kernel's setting, which is 1 for `on` and 0 for `off`."""
 SHOWN_ONLY = {"linkdown", "dead"}  # states, which `ip route change` refuses
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
-def settings(cc: str, buffer_bytes: int, algorithm: str) -> dict[Path, str]:
+def settings(
+    cc: str, buffer_bytes: int | None, algorithm: str, options: Mapping[str, str] | None = None
+) -> dict[Path, str]:
     """File of the kernel → value, in the order to write them. Parameters belong to the profile's `algorithm`: they hold for
     the whole kernel, and one that has a congestion control of the profile's own name needs none."""
     profile = profiles.described(cc)
     parameters = profile["parameters"] if algorithm == profile["algorithm"] else {}
-    return {
+    found = {
         **{MODULES / name.replace("/", "/parameters/"): value for name, value in parameters.items()},
         IPV4 / "tcp_congestion_control": algorithm,
-        IPV4 / "tcp_rmem": f"4096 131072 {buffer_bytes}",
-        IPV4 / "tcp_wmem": f"4096 16384 {buffer_bytes}",
+        IPV4 / "tcp_rmem": f"4096 131072 {BUFFER_BYTES}",
+        IPV4 / "tcp_wmem": f"4096 16384 {BUFFER_BYTES}",
         IPV4 / "tcp_no_metrics_save": "1",
         **{SYSCTLS / name.replace(".", "/"): value for name, value in profile["sysctls"].items()},
+        **{IPV4 / OPTIONS[name]: str(int(value == "on")) for name, value in (options or {}).items()},
     }
+    if buffer_bytes is not None:
+        found |= {file: with_largest(found[file], buffer_bytes) for file in (IPV4 / "tcp_rmem", IPV4 / "tcp_wmem")}
+    return found
+
+
+def with_largest(sizes: str, most: int) -> str:
+    """Least, first and largest buffer of a connection, with that as the largest."""
+    least, first, _ = map(int, sizes.split())
+    return f"{least} {min(first, most)} {most}"
 
 
 def routes(shown: str) -> list[list[str]]:
@@ -55,14 +75,41 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cc", choices=profiles.names())
     parser.add_argument("--initcwnd", type=int, default=10, help="segments (default 10, as Linux)")
-    parser.add_argument("--buffer-bytes", type=int, default=16 << 20, help="largest buffer of a connection")
+    parser.add_argument("--buffer-bytes", type=size, default=DEFAULT, help="largest buffer of a connection")
+    # those of a group: argparse asks for no terminal, and a call that fails would take virtual time
+    tcp = parser.add_argument_group("options of TCP")
+    for name in OPTIONS:
+        tcp.add_argument(f"--{name.replace('_', '-')}", choices=[DEFAULT, "on", "off"], default=DEFAULT)
     parser.add_argument("--queue", choices=[HOSTS_OWN, "fq"], default=HOSTS_OWN, help="of this host's interfaces")
     arguments = parser.parse_args(argv)
     if not 1 <= arguments.initcwnd <= 1000:
         parser.error(f"initcwnd is {arguments.initcwnd}: from 1 to 1000 segments")
-    if not 4096 <= arguments.buffer_bytes < 2**31:
-        parser.error(f"buffer_bytes is {arguments.buffer_bytes}: from 4096 to 2147483647")
+    least, most = LEAST_BUFFER_BYTES, 2**31 - 1
+    if arguments.buffer_bytes is not None and not least <= arguments.buffer_bytes <= most:
+        parser.error(f"buffer_bytes is {arguments.buffer_bytes}: from {least} to {most}")
+    given = {name: getattr(arguments, name) for name in OPTIONS}
+    arguments.options = {name: value for name, value in given.items() if value != DEFAULT}
     return arguments
+
+
+def size(text: str) -> int | None:
+    """Bytes, of a number with k, M or G; None of the default. Raises ValueError."""
+    if text == DEFAULT:
+        return None
+    factor = SUFFIXES.get(text[-1:], 1)
+    exact = float(text[:-1] if factor > 1 else text) * factor
+    if not exact.is_integer():
+        raise ValueError(f"{text} is no whole number of bytes")
+    return int(exact)
+
+
+def read_back(arguments: argparse.Namespace) -> dict[str, int]:
+    """What the kernel has, of the settings that are not left to their defaults."""
+    found = {name: int((IPV4 / OPTIONS[name]).read_text()) for name in arguments.options}
+    if arguments.buffer_bytes is not None:
+        most = [int((IPV4 / name).read_text().split()[2]) for name in ("tcp_rmem", "tcp_wmem")]
+        found["buffer_bytes"] = min(most)
+    return found
 
 
 def interfaces() -> list[str]:
@@ -78,7 +125,7 @@ def is_set(file: Path, value: str) -> bool:
 def main() -> None:
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    asked = settings(arguments.cc, arguments.buffer_bytes, profiles.algorithm(arguments.cc))
+    asked = settings(arguments.cc, arguments.buffer_bytes, profiles.algorithm(arguments.cc), arguments.options)
     wanted = {file: value for file, value in asked.items() if MODULES not in file.parents or not is_set(file, value)}
     before = {file: file.read_text() for file in wanted if file.exists()}
     own_routes = routes(run("ip", "route", "show")) if arguments.initcwnd != 10 else []
@@ -90,11 +137,12 @@ def main() -> None:
             change("tc", "qdisc", "replace", "dev", name, "root", arguments.queue)
         for route in own_routes:
             change("ip", "route", "change", *with_initial_window(route, arguments.initcwnd))
-        collect_agent.send_stat(
-            collect_agent.now(),
-            congestion_control=(IPV4 / "tcp_congestion_control").read_text().strip(),
-            initcwnd=arguments.initcwnd,
-        )
+        found: dict[str, Any] = {
+            "congestion_control": (IPV4 / "tcp_congestion_control").read_text().strip(),
+            "initcwnd": arguments.initcwnd,
+            **read_back(arguments),
+        }
+        collect_agent.send_stat(collect_agent.now(), **found)
         signal.sigwait(SIGNALS)
     finally:
         for file, value in before.items():

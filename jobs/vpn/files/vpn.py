@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import collect_agent
 from command import LIMIT_S, LINKS, ROUTES, change, record, run, started, undo, wait_for
 from tunnel_mtu import MtuError, fitting_mtu
-from vpn_folders import describe, kinds, scripts
+from vpn_folders import NONE, describe, kinds, not_had, scripts, values_in
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
 PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
@@ -139,6 +139,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     cpu.add_argument("--user-rate-kbps", type=float, default=1000.0, help="of inner packets towards each of these")
     cpu.add_argument("--user-rtt-ms", type=float, default=600.0, help="their round trip: how fast a rate grows again")
     cpu.add_argument("--user-packet-bytes", type=int, default=1400, help="length of each of these packets")
+    own_values = parser.add_argument_group("the VPN's own options")  # of a group: as in transport_profile
+    own_values.add_argument("--values", default=NONE, help="NAME=VALUE;NAME=VALUE (default: those of vpn.json)")
     parser.add_argument("role", choices=sorted(TUNNEL_IPS))
     arguments = parser.parse_args(argv)
     for name, (least, most) in LIMITS.items():
@@ -154,6 +156,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error(
             f"cpu is {arguments.cpu}: {FREE}, or one of {', '.join(sorted(one.stem for one in CPUS.glob('*.json')))}"
         )
+    try:
+        arguments.values = values_in(arguments.values)
+    except ValueError as error:
+        parser.error(f"values: {error}")
     own, other = (address.format(arguments.tunnel) for address in TUNNEL_IPS[arguments.role])
     arguments.device = f"{'hub' if arguments.role == 'coordinator' else 'vpn'}{arguments.tunnel}"
     arguments.exchange_port = EXCHANGE_PORT - arguments.tunnel
@@ -483,7 +489,7 @@ def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
 
 def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     start_s = time.monotonic()
-    vpn, networks = describe(arguments.kind), own_networks()
+    vpn, networks = describe(arguments.kind, arguments.values), own_networks()
     environment = environment_of(arguments, vpn, directory, networks)
     check_host(arguments, vpn, environment["PATH"])
     cpu = cpu_of(arguments, vpn)
@@ -626,8 +632,15 @@ def started_coordinator(
     """That of a VPN which has one, if no other host plays it: the server's end starts it, as a job of that role would be."""
     if not vpn["coordinator"] or arguments.role != "server" or arguments.coordinator_ip:
         return None
-    job = [sys.executable, __file__, "--tunnel", str(arguments.tunnel), arguments.kind, arguments.local_ip]
+    job = [sys.executable, __file__, "--tunnel", str(arguments.tunnel), *given_values(arguments)]
+    job += [arguments.kind, arguments.local_ip]
     return at_end.enter_context(started(*job, arguments.remote_ip, arguments.remote_network, "coordinator"))
+
+
+def given_values(arguments: argparse.Namespace) -> list[str]:
+    """The words of a command of this job that has the same values."""
+    text = ";".join(f"{name}={value}" for name, value in arguments.values.items())
+    return ["--values", text] if text else []
 
 
 def coordinate(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path) -> None:
@@ -790,9 +803,11 @@ def main() -> None:
             missing = f"{arguments.remote_network} is not reached through {arguments.kind} ({arguments.device})"
             wait_for(missing, lambda: leads_into_tunnel(arguments), WAIT_LIMIT_S, told_by=ROUTES)
         return
+    if arguments.values and arguments.kind != "none" and (wrong := not_had(arguments.kind, arguments.values)):
+        sys.exit(wrong)
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     if arguments.role == "coordinator":
-        vpn = {} if arguments.kind == "none" else describe(arguments.kind)
+        vpn = {} if arguments.kind == "none" else describe(arguments.kind, arguments.values)
         if not vpn.get("coordinator"):
             signal.sigwait(SIGNALS)
             return

@@ -4,14 +4,21 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 CONFIGS = Path(__file__).parent / "vpn-configs"
+NONE = "none"
+VALUES = r"[\w-]+=[\w.:/@%+= -]+(;[\w-]+=[\w.:/@%+= -]+)*"
+"""As vpn.yml has it: nothing that a shell, or a VPN's configuration, takes for more than a word."""
 DEFAULTS: dict[str, Any] = {
     "commands": [],
     "programs": {},
     "values": {},
+    "takes": {},
+    "fixed": [],
     "device": True,
     "handshake_line": None,
     "coordinator": None,
@@ -31,14 +38,46 @@ def scripts(kind: str) -> Path:
     return CONFIGS / str(_read(kind).get("base", kind))
 
 
-def describe(kind: str) -> dict[str, Any]:
-    """The VPN's vpn.json, with what it leaves to its base and to DEFAULTS."""
+def describe(kind: str, given: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The VPN's vpn.json, with what it leaves to its base and to DEFAULTS; values that are given take
+    the place of its own."""
     own = _read(kind)
     base = _read(own["base"]) if "base" in own else {}
-    values = {**base.get("values", {}), **own.get("values", {})}
+    values = {**base.get("values", {}), **own.get("values", {}), **(given or {})}
+    takes = {**base.get("takes", {}), **own.get("takes", {})}
     if own.keys() & {"overhead_bytes"} and "framing" not in own:
         base = {name: value for name, value in base.items() if name != "framing"}
-    return {**DEFAULTS, **base, **own, "values": values, "own_mtu": "inner_mtu" in own}
+    merged = {"values": values, "takes": takes}
+    own_mtu = "inner_mtu" in own and "cipher" not in (given or {})
+    return {**DEFAULTS, **base, **own, **merged, "own_mtu": own_mtu}
+
+
+def values_in(text: str) -> dict[str, str]:
+    """Name → value of `cipher=AES-256-CBC;keepalive=10`; none are `none`. Raises ValueError."""
+    if text == NONE:
+        return {}
+    if not re.fullmatch(VALUES, text):
+        raise ValueError(f"{text!r} is no text like cipher=AES-256-CBC;keepalive=10")
+    pairs = [part.split("=", 1) for part in text.split(";")]
+    if twice := {name for name, _ in pairs if [one for one, _ in pairs].count(name) > 1}:
+        raise ValueError(f"{text!r} has {min(twice)} twice")
+    return dict(pairs)
+
+
+def not_had(kind: str, given: Mapping[str, str]) -> str:
+    """What is wrong with values for a VPN, before any of its scripts runs; "" if it has them."""
+    vpn = describe(kind)
+    files = [*scripts(kind).iterdir(), CONFIGS / "lib.sh"]
+    read = "".join(file.read_text(errors="replace") for file in files if file.is_file())
+    for name, value in given.items():
+        if not re.search(rf"\bVPN_{name.upper()}\b", read):
+            return f"{kind} does not read the value {name}"
+        if name in vpn["fixed"]:
+            return f"{kind} has the value {name} fixed"
+        taken = vpn["takes"].get(name)
+        if taken and not re.fullmatch(taken["pattern"], value):
+            return f"{kind}: {name}={value} should be {taken['like']}"
+    return ""
 
 
 def _read(kind: str) -> dict[str, Any]:

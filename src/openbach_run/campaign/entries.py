@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,15 @@ FRAME: Mapping[str, Shape] = {
     **dict.fromkeys(("outer", "inner"), BYTES),
     "block": {"type": "integer", "minimum": 1, "maximum": 1500, "unit": "bytes"},
 }
+TAKEN: Shape = {
+    "type": "object",
+    "properties": {"pattern": TEXT, "like": TEXT},
+    "required": ["pattern", "like"],
+}
+BY_VALUE: Shape = {
+    "type": "object",
+    "propertyNames": {"type": "string", "pattern": "[a-z][a-z0-9_]*", "like": "keepalive"},
+}
 VPN: Shape = {
     "type": "object",
     "properties": {
@@ -67,11 +76,9 @@ VPN: Shape = {
         },
         "rtt_max_s": {"type": ["number", "null"], "minimum": 0.001, "maximum": 3600, "unit": "s"},
         "rtt_max_because": TEXT,
-        "values": {
-            "type": "object",
-            "propertyNames": {"type": "string", "pattern": "[a-z][a-z0-9_]*", "like": "keepalive"},
-            "additionalProperties": {"type": ["string", "number"]},
-        },
+        "values": {**BY_VALUE, "additionalProperties": {"type": ["string", "number"]}},
+        "takes": {**BY_VALUE, "additionalProperties": TAKEN},
+        "fixed": TEXTS,
         "handshake_line": {"type": ["string", "null"]},
         "coordinator": {"type": ["string", "null"]},
     },
@@ -136,6 +143,8 @@ CPU: Shape = {
     },
     "required": ["vpns"],
 }
+MERGED = ("values", "takes")
+"""Keys of which a variant has what its base has, and its own."""
 DIRECTORY = "bin"
 """Programs of the user's that the virtual engine puts into a VPN's folder."""
 SCRIPTS = ("keygen", "up", "down")
@@ -195,14 +204,14 @@ def _check_vpn(additions: Additions, folder: Path) -> None:
             )
     else:
         base = {}
-    whole = {**base, **own}
+    whole = _whole(own, base)
     for wrong in _faults_together(whole):
         raise InputError(f"{file}: {wrong}")
     for script in SCRIPTS:
         if not os.access(scripts / script, os.X_OK):
             raise InputError(f"{scripts / script} is missing, or no program: a VPN has {', '.join(SCRIPTS)} (chmod +x)")
-    known = _variables(scripts, additions)
-    for name in own.get("values", {}):
+    known = values_read(scripts, additions.shared("vpn-configs").values())
+    for name, value in own.get("values", {}).items():
         if name in GIVEN_BY_JOB:
             right = "inner_mtu is a key beside values" if name == "mtu" else "the job says that"
             raise InputError(f"{file}: values.{name}: VPN_{name.upper()} is not a value: {right}")
@@ -212,6 +221,79 @@ def _check_vpn(additions: Additions, folder: Path) -> None:
                 f"{file}: values.{name}: no script of {scripts} reads VPN_{name.upper()}, so it has no effect; "
                 f"{near(name, known)}there are {there}"
             )
+        if wrong := _not_taken(whole, name, str(value)):
+            raise InputError(f"{file}: values.{name}: {wrong}")
+
+
+def check_vpn_values(vpn: str, given: Mapping[str, str], vpns: Mapping[str, Path], at: str = "") -> None:
+    """Raises InputError for the first value that a VPN does not read, or does not take. `at` stands
+    before its name in the words."""
+    own = description(vpns[vpn])
+    scripts = vpns.get(str(own.get("base", vpn)), vpns[vpn])
+    base = description(scripts) if "base" in own else {}
+    for folder, described in ((vpns[vpn], own), (scripts, base)):
+        check(f"{folder / DESCRIBED['vpn-configs']}", described, VPN)
+    whole = _whole(own, base)
+    known = values_read(scripts, _shared(vpns))
+    there = [name for name in known if name not in whole.get("fixed", ())]
+    for name, value in given.items():
+        here = f"{at}{name}={value}"
+        if name in GIVEN_BY_JOB and name not in known:
+            raise InputError(f"{here}: {name} is no value of a VPN, the job says it to its scripts")
+        if name in whole.get("fixed", ()):
+            raise InputError(f"{here}: {vpn} has it fixed: {_instead(name, scripts, vpns)}")
+        if name not in known:
+            has = f"it has {', '.join(there)}" if there else "it has no values"
+            raise InputError(f"{here}: {vpn} does not read it; {near(name, there)}{has}")
+        if wrong := _not_taken(whole, name, value):
+            raise InputError(f"{here}: {vpn}: {wrong}")
+
+
+def _whole(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """A VPN's vpn.json with what its base has (as the job's vpn_folders.py has it)."""
+    merged = {key: {**base.get(key, {}), **own.get(key, {})} for key in MERGED}
+    left_out = {"framing"} if "overhead_bytes" in own and "framing" not in own else set()
+    kept = {key: value for key, value in base.items() if key not in left_out}
+    return {**kept, **own, **merged}
+
+
+def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
+    """Which VPNs of these scripts set a fixed value, each with its own."""
+    described = {vpn: description(folder) for vpn, folder in vpns.items()}
+    sets = [
+        f"{vpn} ({name}={one['values'][name]})"
+        for vpn, one in described.items()
+        if scripts.name in (vpn, one.get("base")) and name in _object(one, "values")
+    ]
+    return f"what else is in its vpn.json follows from it; give vpn={' or '.join(sets)}"
+
+
+def _object(described: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """What is below a key of a vpn.json that nobody has checked; nothing if that is no object."""
+    found = described.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
+    """What is wrong with a value; "" if the VPN takes it, or nobody has said what it takes."""
+    taken = vpn.get("takes", {}).get(name)
+    if taken is not None and not re.fullmatch(taken["pattern"], value):
+        return f"{value} should be {taken['like']}"
+    framing: Mapping[str, Any] = vpn.get("framing") or {}
+    if name != "cipher" or not framing or framing.keys() == FRAME.keys():
+        return ""
+    if any(re.fullmatch(one, value, re.IGNORECASE) for one in framing):
+        return ""
+    return (
+        f"how many bytes the cipher {value} adds is not known, so no MTU fits for sure; known are {', '.join(framing)}"
+    )
+
+
+def _shared(vpns: Mapping[str, Path]) -> list[Path]:
+    """The files that folders of VPNs have in common, as lib.sh."""
+    places = {folder.parent: None for folder in vpns.values()}
+    files = [file for place in places for file in sorted(place.glob("*")) if file.is_file()]
+    return [file for file in files if file.suffix != ".md"]
 
 
 def _base(file: Path, own: Mapping[str, Any], additions: Additions) -> Path:
@@ -235,6 +317,8 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
     if len(framing.keys() & FRAME.keys()) > 0 and framing.keys() != FRAME.keys():
         yield f"framing: has {', '.join(framing)}: give {', '.join(FRAME)}, or them by cipher"
     patterns = {f"framing.{cipher}": cipher for cipher in framing.keys() - FRAME.keys()}
+    takes: Mapping[str, Mapping[str, str]] = vpn.get("takes", {})
+    patterns |= {f"takes.{name}.pattern": one["pattern"] for name, one in takes.items()}
     for key, pattern in {**patterns, "handshake_line": vpn.get("handshake_line") or ""}.items():
         try:
             re.compile(pattern)
@@ -250,15 +334,19 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
             yield f"programs.{name}: {missing[0]} is missing: what is built is of one version, with one hash"
 
 
-def _variables(scripts: Path, additions: Additions) -> list[str]:
-    """The values that the scripts in a folder read, themselves and in the functions of lib.sh that they call."""
+def values_read(scripts: Path, shared: Iterable[Path]) -> list[str]:
+    """The values that the scripts in a folder read, themselves and in the functions that they call of
+    the files which VPNs share (lib.sh)."""
     files = [one for one in scripts.iterdir() if one.is_file() and one.suffix not in (".md", ".json", ".patch")]
-    text = COMMENT.sub("", "\n".join(one.read_text(encoding="utf-8", errors="replace") for one in files))
-    shared = [one.read_text(encoding="utf-8") for one in additions.shared("vpn-configs").values()]
-    functions = {name: body for one in shared for name, body in FUNCTION.findall(one)}
+    text = COMMENT.sub("", "\n".join(map(_text, files)))
+    functions = {name: body for one in shared for name, body in FUNCTION.findall(_text(one))}
     while called := [name for name in functions if re.search(rf"\b{name}\b", text)]:
         text += "\n".join(functions.pop(name) for name in called)
     return sorted({name.lower() for name in VARIABLE.findall(text)} - {*GIVEN_BY_JOB})
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
 
 
 CHECKS: Mapping[str, Callable[[Additions, Path], object]] = {

@@ -16,6 +16,7 @@ from typing import Any
 from openbach_run.additions import Additions
 from openbach_run.campaign.plan import Campaign, plan_scenario, read_with_subs, settings_of
 from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
+from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.refusals import Malformed, near
@@ -42,12 +43,12 @@ def plan_file(
         try:
             scenario, subs = read_with_subs(file, packages)
             known_here = settings_of(scenario, subs)
-            here = {name: values for name, values in given.items() if name in known_here}
+            here = {name: values for name, values in given.items() if setting_of(name) in known_here}
             campaigns.append(plan_scenario(file, {**values, **here}, seeds, packages))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}
-    if unknown := [name for name in given if name not in known]:
+    if unknown := [name for name in given if setting_of(name) not in known]:
         raise InputError(
             f"{unknown[0]}=…: none of the scenarios of {path} has this argument; they have {', '.join(known)}"
         )
@@ -81,6 +82,11 @@ def _entry(where: str, entry: Any, here: Path, additions: Additions) -> tuple[Pa
         raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
     _check_keys(where, entry, ("scenario", "values"))
     values = entry.get("values", {})
+    for argument, listed in values.items() if isinstance(values, dict) else ():
+        if isinstance(listed, list) and any(isinstance(one, bool) for one in listed):
+            raise InputError(
+                f"{where}.values.{argument}: YAML takes on, off, yes and no for true and false; write 'on' in quotes"
+            )
     if not isinstance(values, dict) or not all(map(is_list, values.values())):
         raise InputError(f"{where}.values: should be an object of lists by argument name")
     name = entry["scenario"]

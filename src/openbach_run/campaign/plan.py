@@ -15,6 +15,7 @@ from openbach_run.additions import Additions, Uses, description, joined
 from openbach_run.campaign.entries import check_entries
 from openbach_run.campaign.settings import is_list, is_value, parse_settings
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
+from openbach_run.campaign.vpn_values import check_values_of_vpns, folded, setting_of
 from openbach_run.errors import InputError
 from openbach_run.openbach import limits, rules
 from openbach_run.openbach.addresses import with_addresses
@@ -239,6 +240,7 @@ def campaign_of(
     is made."""
     campaign = draft_of(path, scenario, subs, given, seeds, packages, most_runs)
     check_cells(campaign, {name: package.job for name, package in packages.items()})
+    check_vpns(campaign, packages)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
     campaign = replace(campaign, measures=measures_of_jobs(campaign.jobs(), packages))
@@ -262,7 +264,8 @@ def draft_of(
         check_extras(path, one)
     settings = settings_of(scenario, subs)
     for name, several in given.items():
-        _check_name(f"{name}={','.join(several)}", name, scenario, settings)
+        _check_name(f"{name}={','.join(several)}", setting_of(name), scenario, settings)
+    given = folded(given)
     known = {
         **{name: [value] for name, value in defaults_of((*subs.values(), scenario)).items()},
         **{name: [value] for name, value in sweep_table(scenario, path, "defaults").items()},
@@ -399,6 +402,15 @@ def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
             raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
         arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
         check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+
+
+def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """Raises InputError for the first value that a VPN chosen does not have."""
+    jobs = {name: package.job for name, package in packages.items()}
+    every = uses(campaign.scenario, jobs, campaign.sub_scenarios)
+    places = [use for use in every if limits.VALUES_OF in use.argument.limits]
+    for cell in _first_of_each(campaign.cells, [use.names for use in places]):
+        check_values_of_vpns(places, cell, entries_of("vpn-configs", packages))
 
 
 def wrong_in(campaign: Campaign, jobs: Mapping[str, Job]) -> Iterator[tuple[dict[str, str], list[Wrong]]]:

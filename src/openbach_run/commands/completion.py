@@ -9,7 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions
+from openbach_run.additions import Additions, description
+from openbach_run.campaign.entries import values_read
 from openbach_run.commands import main as command
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
@@ -74,4 +75,16 @@ def _arguments(additions: Additions) -> list[str]:
     """Of all scenarios: what may be given as NAME=VALUE."""
     files = [file for file in additions.all("scenarios").values() if file.suffix == ".json"]
     scenarios = [one for file in files if isinstance(one := _content(file), dict)]
-    return sorted({f"{name}=" for one in scenarios for name in (*one.get("arguments", ()), *one.get("constants", ()))})
+    names = {name for one in scenarios for name in (*one.get("arguments", ()), *one.get("constants", ()))}
+    return sorted(f"{name}=" for name in names | _vpn_values(additions))
+
+
+def _vpn_values(additions: Additions) -> set[str]:
+    """Of all VPNs: `vpn.cipher` and so on; without those that only a folder gives."""
+    folders = [folder for folder in additions.all("vpn-configs").values() if (folder / "up").exists()]
+    shared = additions.shared("vpn-configs").values()
+    found: set[str] = set()
+    for folder in folders:
+        fixed = description(folder).get("fixed", [])
+        found |= {f"vpn.{name}" for name in values_read(folder, shared) if name not in fixed}
+    return found

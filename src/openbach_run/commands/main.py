@@ -85,7 +85,8 @@ def parser() -> argparse.ArgumentParser:
         "settings",
         metavar="NAME=VALUE[,VALUE…]",
         nargs="*",
-        help="values of the scenario's arguments and constants; several are swept",
+        help="values of the scenario's arguments and constants; several are swept; vpn.NAME=VALUE is a value of the VPN"
+        " itself, as vpn.cipher=AES-256-CBC (docs/vpns.md)",
     )
     made.add_argument(
         "--seeds",

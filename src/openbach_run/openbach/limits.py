@@ -19,6 +19,7 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
                         calls them
     folder              values are the names of folders of this kind (additions.py), beside the choices
     mentions            words of the text may be names of folders of this kind, which the run gets then (`cc=bbr2,mss=1300`)
+    values_of           the text is NAME=VALUE;NAME=VALUE of the VPN that this argument names, which has to read each of them
 
 `choices` is OpenBACH's own key; its backend stores them and never checks them.
 """
@@ -50,7 +51,8 @@ IDLE = "idle"
 ENDLESS = "endless"
 TOGETHER = ("refused", "noted", IDLE, ENDLESS)
 NEEDS = "needs"
-KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER, NEEDS)
+VALUES_OF = "values_of"
+KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER, NEEDS, VALUES_OF)
 WITHIN = " > "
 """Between the places of a function and of what is in the sub-scenario that it starts."""
 WEEK_S = 7 * 24 * 3600
@@ -232,7 +234,9 @@ def needed(uses: Sequence[Use], values: Mapping[str, str]) -> dict[str, Use]:
 def asked_beside(argument: Argument) -> set[str]:
     """Names of the job's arguments in the conditions of this one."""
     conditions = [one["if"] for key in TOGETHER for one in argument.limits.get(key, ())]
-    return {name for one in (*conditions, *argument.limits.get(NEEDS, {}).values()) for name in rules.names(one)}
+    conditions += argument.limits.get(NEEDS, {}).values()
+    named = [argument.limits[VALUES_OF]] if VALUES_OF in argument.limits else []
+    return {*named, *(name for one in conditions for name in rules.names(one))}
 
 
 def given_beside(use: Use, values: Mapping[str, str]) -> dict[str, float | str]:

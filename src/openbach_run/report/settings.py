@@ -22,7 +22,7 @@ CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
 }
-UNSAID = ("buffer", "buffer_bdp", "series_s")
+UNSAID = ("buffer", "buffer_bdp", "series_s", "vpn_values", "tcp_buffer", "ecn", "sack", "window_scaling")
 """Not used, these say nothing: the buffer is the other of the two."""
 OF_A_CPU = ("cpu_scale", "cpu_pop", "cpu_scale_pop")
 """Where the CPU costs nothing, neither do these."""
@@ -124,7 +124,7 @@ def conditions(setting: Setting) -> list[str]:
     replaced = {"scenario", "orbit", *(LINK if link else ()), *(("link_file",) if link else ())}
     told = []
     for name, value in setting.shared.items():
-        if name in replaced or not value or (name in UNSAID and value in ("none", "0")):
+        if name in replaced or not value or (name in UNSAID and value in ("none", "0", "default")):
             continue
         if name in OF_A_CPU and value in (SAME, FREE, "1") and setting.shared.get("cpu") == FREE:
             continue

@@ -38,12 +38,13 @@ ARGUMENTS = {
     "streams": "connections", "series_s": "time series every", "vpn_2": "tunnel of the second flow",
     "cc_2": "transport of the second flow", "direction_2": "direction of the second flow", "warm_up": "earlier transfer",
     "http": "HTTP version", "cpu": "CPU", "cpu_scale": "factor on the CPU's times", "cpu_pop": "CPU of the POP",
-    "cpu_scale_pop": "factor on the times of the POP's CPU",
+    "cpu_scale_pop": "factor on the times of the POP's CPU", "vpn_values": "values of the VPN",
+    "tcp_buffer": "largest TCP buffer", "ecn": "ECN", "sack": "SACK", "window_scaling": "window scaling",
 }  # fmt: skip
 FREE = "free"
 """Of a CPU: nothing costs time."""
 UNITS = {"loss": "%", "return_loss": "%", "initcwnd": "segments", "initcwnd_pep": "segments", "rate": "bit/s",
-         "return_rate": "bit/s", "size": "bytes", "warm_up": "bytes"}  # fmt: skip
+         "return_rate": "bit/s", "size": "bytes", "warm_up": "bytes", "tcp_buffer": "bytes"}  # fmt: skip
 LINK = ("rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "jitter_ms")
 """What a link file says in place of the arguments."""
 LEADERS = {
