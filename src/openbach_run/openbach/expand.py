@@ -53,6 +53,7 @@ def expand(path: Path) -> dict[str, Any]:
     for name in sorted(sweep.keys() - arguments.keys() - constants.keys()):
         raise source.wrong(f"no function of the scenario uses ${name}", "sweep", name)
     idle = {name: one for name, one in content.get("idle", {}).items() if name in {**arguments, **constants}}
+    instead = {name: one for name, one in content.get("instead", {}).items() if name in constants}
     here = {"file": os.path.relpath(inventory_file, path.parent)} if own else {}
     files = [name for name, one in constants.items() if one.get("file") == "yes"]
     return {
@@ -67,6 +68,7 @@ def expand(path: Path) -> dict[str, Any]:
         "x-inventory": {**here, "constants": addresses},
         "x-constants": {name: one["text"] for name, one in constants.items()},
         **({"x-idle": idle} if idle else {}),
+        **({"x-instead": instead} if instead else {}),
         "x-same": {name: same[name] for name in constants if name in same},
         "x-sweep": {
             "defaults": {

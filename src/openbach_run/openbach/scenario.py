@@ -84,6 +84,13 @@ class Scenario:
         return declared if isinstance(declared, dict) else {}
 
     @property
+    def instead(self) -> dict[str, dict[str, Any]]:
+        """Name of a constant → what takes the place of defaults where it has a value that is not its own: `values` by
+        name, and the column `measure` of the table (`x-instead` of the file)."""
+        declared = self.source.get("x-instead")
+        return declared if isinstance(declared, dict) else {}
+
+    @property
     def _followers(self) -> dict[str, list[str]]:
         """Name → the places of job arguments that have its value when it has one of its own."""
         followers = self.source.get("x-same")

@@ -22,7 +22,7 @@ CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
 }
-UNSAID = ("buffer", "buffer_bdp", "burst_packets", "burst_ms", "series_s")
+UNSAID = ("buffer", "buffer_bdp", "burst_packets", "burst_ms", "duration_s", "series_s")
 """Not used, these say nothing: the buffer, or the burst, is the other of the two."""
 OF_A_CPU = ("cpu_scale", "cpu_pop", "cpu_scale_pop")
 """Where the CPU costs nothing, neither do these."""
