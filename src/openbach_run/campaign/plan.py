@@ -341,6 +341,7 @@ EXTRAS: Mapping[str, Shape] = {
     "x-inventory": {"type": "object", "properties": {"file": {"type": "string"}, "constants": NAMES}},
     "x-idle": {"type": "object", "additionalProperties": {"type": "array", "items": CONDITION}},
     "x-instead": {"type": "object", "additionalProperties": INSTEAD},
+    "x-only-if": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 """Keys of a scenario that OpenBACH does not read. What x-sweep holds is checked where it is used."""
 
@@ -358,6 +359,13 @@ def check_extras(path: Path, scenario: Scenario) -> None:
                 rules.check(one["if"])
             except ValueError as error:
                 raise InputError(f"{path}: {scenario.name}: x-idle.{name}: {error}") from None
+    for one, condition in scenario.only_if.items():
+        try:
+            rules.check(condition)
+        except ValueError as error:
+            raise InputError(f"{path}: {scenario.name}: x-only-if.{one}: {error}") from None
+        if not one.isdecimal() or int(one) not in scenario.by_id:
+            raise InputError(f"{path}: {scenario.name}: x-only-if.{one}: there is no such function")
     for name, one in scenario.instead.items():
         for own in (name, *one["values"]):
             if own not in scenario.settings or (own == name and own not in scenario.constants):
