@@ -26,7 +26,7 @@ def test_the_function_is_there_with_the_value_only_and_nothing_waits_for_it() ->
     assert scenario.with_functions_of({"nat": "terminal"}) is scenario
     without = scenario.with_functions_of({"nat": "none"})
     assert [one["id"] for one in without.functions] == [one for one in scenario.by_id if one != number]
-    named = [ids for one in without.functions for ids in one["wait"].values() if isinstance(ids, list)]
+    named = [ids for one in without.functions for ids in one.get("wait", {}).values() if isinstance(ids, list)]
     named += [one["stop_job_instances"]["openbach_function_ids"] for one in without.functions[-1:]]
     assert not any(number in ids for ids in named)
 
