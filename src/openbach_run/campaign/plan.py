@@ -359,15 +359,15 @@ def check_extras(path: Path, scenario: Scenario) -> None:
                 rules.check(one["if"])
             except ValueError as error:
                 raise InputError(f"{path}: {scenario.name}: x-idle.{name}: {error}") from None
-    for one, condition in scenario.only_if.items():
+    for place, condition in scenario.only_if.items():
         try:
             rules.check(condition)
         except ValueError as error:
-            raise InputError(f"{path}: {scenario.name}: x-only-if.{one}: {error}") from None
-        if not one.isdecimal() or int(one) not in scenario.by_id:
-            raise InputError(f"{path}: {scenario.name}: x-only-if.{one}: there is no such function")
-    for name, one in scenario.instead.items():
-        for own in (name, *one["values"]):
+            raise InputError(f"{path}: {scenario.name}: x-only-if.{place}: {error}") from None
+        if not place.isdecimal() or int(place) not in scenario.by_id:
+            raise InputError(f"{path}: {scenario.name}: x-only-if.{place}: there is no such function")
+    for name, instead in scenario.instead.items():
+        for own in (name, *instead["values"]):
             if own not in scenario.settings or (own == name and own not in scenario.constants):
                 raise InputError(
                     f"{path}: {scenario.name}: x-instead.{name}: the scenario has no constant or value {own}"
