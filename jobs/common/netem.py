@@ -31,6 +31,11 @@ def burst(text: str) -> float:
     return number(text, 1, 1e6, "a number of packets from 1 to 1000000")
 
 
+def burst_ms(text: str) -> float:
+    """The mean duration of a burst (bursts.py)."""
+    return number(text, 1, 100_000, "a duration from 1 to 100000 ms")
+
+
 def number(text: str, least: float, most: float, right: str) -> float:
     """A number with a decimal suffix or none (`10M` is 10 000 000). Raises ValueError, which says what would be right."""
     digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)

@@ -17,6 +17,7 @@ from conftest import REPOSITORY, Run, RunCells, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of
 
 sys.path.insert(0, str(REPOSITORY / "jobs/satcom_link/files"))
+import bursts
 import constellation
 import link_file
 
@@ -151,6 +152,61 @@ def test_bursts_of_losses_are_as_long_as_gilberts_model_has_them(tmp_path: Path)
     assert gaps.count(1) / bursts == pytest.approx(1 / burst, abs=4 * sqrt(1 / burst * (1 - 1 / burst) / bursts))
 
 
+def bad_times_s(seed: int, until_s: float) -> list[tuple[float, float]]:
+    """Begins and ends of the bursts that jobs/common/bursts.py draws for 5 % and 10 ms."""
+    drawn = takewhile(lambda change: change[0] < until_s, bursts.changes(5, 10, seed))
+    return [(begin_s, end_s) for (begin_s, is_bad), (end_s, _) in pairwise(drawn) if is_bad]
+
+
+def test_bursts_in_ms_are_as_long_and_as_many_as_published(tmp_path: Path) -> None:
+    """A packet a millisecond for 100 s: the lost ones are those of the bursts' own times, to 0.1 ms. Their share, and how many
+    are lost in a row, are within four standard deviations of the formulas in bursts.py."""
+    count, loss, mean_ms, gap_ms = 100_000, 0.05, 10, 1
+    link = {"orbit": "geo", "delay_ms": "10", "loss": "5", "burst_ms": f"{mean_ms}", "seed": "4"}
+    run = run_link(tmp_path, link, "gw", send(114, count, gap_ms / 1000, ST), "--pcap")
+    arrived = {
+        int.from_bytes(packet.ip[28:32], "big"): packet.time_ns / 1e9 - 0.010 - begin_s(run)
+        for packet in pcapng.read(run.capture)
+        if packet.interface == "sat/to_st" and len(packet.ip) == 100
+    }
+    first_s = arrived[0]
+    times = bad_times_s(2 * 4, first_s + count / 1000 + 1)
+    missing = [first_s + number * gap_ms / 1000 for number in range(count) if number not in arrived]
+    begin_off_s, edge_s = off_s(times, missing), 0.0001
+    for time_s in missing:
+        assert any(begin - edge_s < time_s + begin_off_s < end + edge_s for begin, end in times)
+    within = [(begin + edge_s, end - edge_s) for begin, end in times if end - begin > 2 * edge_s]
+    at = 0
+    for time_s in sorted(arrived.values()):
+        while at < len(within) and within[at][1] < time_s + begin_off_s:
+            at += 1
+        assert at == len(within) or time_s + begin_off_s < within[at][0]
+    lost_share = 1 - len(arrived) / count
+    in_a_row = [after - before - 1 for before, after in pairwise(sorted(arrived)) if after > before + 1]
+    relaxes_ms = mean_ms * (1 - loss)
+    spread = sqrt(2 * loss * (1 - loss) * relaxes_ms / (count * gap_ms))
+    assert lost_share == pytest.approx(loss, abs=4 * spread)
+    wanted = 1 / (1 - bursts.loss_after(gap_ms, 100 * loss, mean_ms))
+    assert sum(in_a_row) / len(in_a_row) == pytest.approx(wanted, rel=4 / sqrt(len(in_a_row)))
+    (told,) = [line for line in run.statistics("satcom_link") if line.get("bursts", 0) > 100 and is_forward(line)]
+    assert told["bursts_s"] / told["bursts"] == pytest.approx(mean_ms / 1000, rel=4 / sqrt(told["bursts"]))
+    print(f"lost {100 * lost_share:.3f} %, in a row {sum(in_a_row) / len(in_a_row):.2f} ({wanted:.2f})")
+
+
+def off_s(times: list[tuple[float, float]], missing: list[float]) -> float:
+    """By how much the begin of the link, whose time is known to 1 ms, is off: what fits the lost packets best."""
+    offs = [number / 20_000 for number in range(-40, 41)]
+
+    def outside(off: float) -> int:
+        return sum(not any(begin < time_s + off < end for begin, end in times) for time_s in missing[:300])
+
+    return min(offs, key=lambda off: (outside(off), abs(off)))
+
+
+def is_forward(line: dict[str, Any]) -> bool:
+    return bool(line["_metadata"]["suffix"] == "forward")
+
+
 @pytest.mark.parametrize("reorder", ["no", "yes"])
 def test_jitter_changes_the_order_only_if_it_may(tmp_path: Path, reorder: str) -> None:
     link = {"orbit": "geo", "delay_ms": "50", "jitter_ms": "5", "reorder": reorder}
@@ -273,3 +329,15 @@ def test_a_medium_orbit_has_the_delay_of_its_geometry(run_cells: RunCells) -> No
     (run,) = run_cells("voip", "orbit=meo", "vpn=none", "background=none", "duration_s=4", "ping_s=0.5")
     assert 144 < float(run.row["ping_rtt_ms"]) < 149
     assert run.row["delay_ms"] == "none"
+
+
+def test_bursts_in_ms_on_the_last_mile(run_cells: RunCells) -> None:
+    """Those of the satellite, drawn from the same seed; beside them a number of packets is refused."""
+    (run,) = run_cells("geo", "vpn=none", "cc=bbr", "size=3M", "loss=2", "burst_ms=20", "loss_at=last_mile")
+    assert (run.row["burst_ms"], run.row["burst_packets"]) == ("20", "none")
+    lost = directions(run, "lan_link", "lost_packets")
+    assert all(5 < one < 1000 for one in lost.values())
+    assert not any(directions(run, "satcom_link", "lost_packets").values())
+    refused = command("geo", "vpn=none", "cc=bbr", "loss=1", "burst_ms=20", "burst_packets=3", "--dry-run")
+    assert refused.returncode == 2
+    assert "burst_packets and burst_ms: give one of them" in refused.stderr

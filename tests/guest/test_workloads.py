@@ -205,3 +205,16 @@ def test_same_seed_same_capture(run_cells: RunCells, cell: tuple[str, ...]) -> N
     assert first.statistics("voip") == second.statistics("voip")
     assert first.statistics("web_page") == second.statistics("web_page")
     assert first.statistics("file_transfer") == second.statistics("file_transfer")
+
+
+def test_a_transfer_lasts_as_long_as_it_was_told(tmp_path: Path) -> None:
+    """Downloads and uploads of 15 s; the table shows their goodput, and says so."""
+    cells = ("vpn=none,wireguard", "cc=bbr2", "duration_s=15", "direction=download,upload")
+    ended = command("geo", *cells, "--results", str(tmp_path / "r"))
+    assert ended.returncode == 0, ended.stderr
+    assert "geo: goodput (Mbit/s) with cc=bbr2, duration_s=15" in ended.stdout
+    assert "goodput (Mbit/s) in place of transfer_time_s, as duration_s is given" in ended.stdout
+    for run in records(tmp_path / "r"):
+        assert run.row["size"] == "unlimited"
+        assert 15 <= float(run.row["transfer_time_s"]) < 17
+        assert 3 < float(run.row["goodput_mbps"]) < 9.6

@@ -48,6 +48,7 @@ def test_a_link_file_alone_is_taken_and_what_a_record_says_of_it_too(link: Path)
 
 IDLE = [
     ("geo", "burst_packets=10", "nothing is lost at random"),
+    ("geo", "burst_ms=10", "nothing is lost at random"),
     ("geo", "loss_at=last_mile", "nothing is lost at random"),
     ("geo", "cc_pep=bbr2", "there is no proxy (with pep=none)"),
     ("geo", "initcwnd_pep=20", "there is no proxy (with pep=none)"),
@@ -91,6 +92,8 @@ EFFECTIVE = [
     ("voip", "background=download sack=off"),
     ("geo", "loss=1 burst_packets=10"),
     ("geo", "return_loss=1 burst_packets=10"),
+    ("geo", "loss=1 burst_ms=10"),
+    ("geo", "loss=1 loss_at=last_mile burst_ms=10"),
     ("geo", "loss=1 loss_at=last_mile burst_packets=10"),
     ("geo", "pep=A cc_pep=bbr2 initcwnd_pep=20"),
     ("geo", "vpn=wireguard_go cpu=vm_epyc_2600 cpu_scale=2"),

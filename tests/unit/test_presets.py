@@ -47,6 +47,22 @@ def test_meo_has_the_round_trip_time_of_its_operator() -> None:
     assert 140 < constellation.mean_rtt_ms(orbit) < 150
 
 
+def test_of_two_ways_to_say_how_long_a_loss_is_one_is_in_force(tmp_path: Path) -> None:
+    def found(given: dict[str, str], **values: str) -> tuple[str, str]:
+        texts = presets.in_force(given, Preset(values))
+        return texts["burst_packets"], texts["burst_ms"]
+
+    assert found({}) == ("1", "none")
+    assert found({"burst_ms": "10"}) == found({}, burst_ms="10") == ("none", "10")
+    assert found({"burst_ms": "10"}, burst_packets="3") == ("none", "10")
+    assert found({"burst_packets": "1"}, burst_ms="10") == ("1", "none")
+    assert found({"burst_packets": "none", "burst_ms": "10"}) == ("none", "10"), "as a record has it"
+    with pytest.raises(ValueError, match="burst_packets and burst_ms: give one of them"):
+        found({"burst_packets": "3", "burst_ms": "10"})
+    with pytest.raises(presets.PresetError, match="burst_packets and burst_ms: give one of them"):
+        presets.read(made(tmp_path, "burst_packets: 3\nburst_ms: 10\n"))
+
+
 @pytest.mark.parametrize(("text", "buffer"), [
     ("1BDP", Buffer(1, "BDP")), (".5BDP", Buffer(0.5, "BDP")), ("150kB", Buffer(150_000, "bytes")),
     ("100p", Buffer(100, "packets")),

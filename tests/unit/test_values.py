@@ -179,6 +179,8 @@ REFUSED = [
     ("streams=0", "from 1 to 128"),
     ("initcwnd=0", "from 1 to 1000 segments"),
     ("burst_packets=0.5", "at least 1|from 1 to 1000000 packets"),
+    ("burst_ms=0.5", "burst_ms is preset, or none, or from 1 to 100000 ms|from 1 to 100000 ms"),
+    ("loss=1 burst_ms=10 burst_packets=1", "burst_packets and burst_ms: give one of them"),
     ("loss=70 burst_packets=2", r"burst_packets=2: no loss in bursts of this length .* \(with loss=70"),
     ("loss=0,70 burst_packets=1,2", r"burst_packets=2: no loss .* \(with loss=70"),
 ]

@@ -44,6 +44,8 @@ CURL = {"1.1": "--http1.1", "2": "--http2", "3": "--http3-only"}
 """What it is asked by. Only the last takes no other version, so what came is checked."""
 UNLIMITED = "unlimited"
 LIMITS = {"port": (2, 65535), "duration_s": (0, 86400), "streams": (1, 128), "deadline_s": (1, 86400)}
+LONGEST_START_S = 600
+"""What a transfer may take beyond its duration."""
 MOST_BYTES = 10**12
 MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
@@ -170,7 +172,7 @@ def iperf3_test(arguments: argparse.Namespace) -> iperf3.Test:
         streams=arguments.streams,
         interval_s=arguments.interval_s,
         cc=arguments.cc if arguments.own_cc == "yes" else None,
-        deadline_s=arguments.deadline_s,
+        deadline_s=max(arguments.deadline_s, arguments.duration_s + LONGEST_START_S),
     )
 
 

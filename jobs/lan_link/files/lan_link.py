@@ -12,18 +12,21 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
 
 import collect_agent
 import impairment
 import netem
-from command import change, run, undo
+from command import change, run, started, undo
 
 CONFIGURATION = "/opt/openbach/agent/jobs/lan_link/lan_link_rstats_filter.conf"
 PLACE = "last_mile"
 """Which losses are this link's, of the places that --loss-at can name."""
-SAME, PRESET = "same", "preset"
-OF_A_LAN = {"loss": "0", "return_loss": SAME, "burst_packets": "1"}
+SAME, PRESET, NONE = "same", "preset", "none"
+OF_A_LAN = {"loss": "0", "return_loss": SAME, "burst_packets": "1", "burst_ms": NONE}
 """What `preset` is here, where there is no satellite: a scenario gives the same values to satcom_link."""
 INGRESS = "q_lan"
 UNLIMITED = "unlimited"
@@ -46,6 +49,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--queue-packets", type=int, default=1000, help="full packets that wait for the rate")
     parser.add_argument("--impairment", default=impairment.NONE, help="profile of the folder impairments")
     parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
+    lasting = parser.add_argument_group("bursts that last for a time")
+    lasting.add_argument("--burst-ms", default=NONE, help="mean duration of one; none: by --burst-packets")
     arguments = parser.parse_args(argv)
     texts = vars(arguments)
     texts |= {name: text for name, text in OF_A_LAN.items() if texts[name] == PRESET}
@@ -53,7 +58,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         arguments.return_loss = arguments.loss
     try:
         arguments.delay_ms = netem.number(arguments.delay_ms, 0, 10_000, "a delay from 0 to 10000 ms")
-        arguments.burst_packets = netem.burst(arguments.burst_packets)
+        if NONE not in (arguments.burst_packets, arguments.burst_ms) and arguments.burst_packets != "1":
+            raise ValueError("burst_packets and burst_ms: give one of them")
+        arguments.burst_packets = 1.0 if arguments.burst_packets == NONE else netem.burst(arguments.burst_packets)
+        arguments.burst_ms = None if arguments.burst_ms == NONE else netem.burst_ms(arguments.burst_ms)
         for name in ("loss", "return_loss"):
             setattr(arguments, name, netem.percent(getattr(arguments, name)))
             netem.loss_model(getattr(arguments, name), arguments.burst_packets)
@@ -97,6 +105,19 @@ def changes_nothing(arguments: argparse.Namespace) -> bool:
     return arguments.rate == UNLIMITED and not any(given)
 
 
+def lasts(arguments: argparse.Namespace, loss_pct: float) -> bool:
+    """Whether the losses are bursts that last for a time."""
+    return bool(arguments.burst_ms) and 0 < loss_pct < 100
+
+
+def netem_line(arguments: argparse.Namespace, number: int, device: str, loss: str, step: int) -> str:
+    """Of direction `number`; each change has a seed of its own, as the old one would begin anew."""
+    given = arguments.seed
+    seed = None if given is None else netem.mixed(netem.mixed(2 * given + number) + step)
+    options = f"{profile_options(arguments)}{loss}{netem.seed_option(seed)}"
+    return f"dev {device} root handle 1: netem limit {netem.LIMIT_PACKETS}{options}"
+
+
 def apply(arguments: argparse.Namespace) -> None:
     change("ip", lines=[f"link add {INGRESS} type ifb", f"link set {INGRESS} up"])
     lines = [
@@ -105,10 +126,8 @@ def apply(arguments: argparse.Namespace) -> None:
     ]
     both = zip(devices(arguments.interface).values(), losses_pct(arguments), strict=True)
     for number, (device, loss_pct) in enumerate(both):
-        loss = netem.loss_model(loss_pct, arguments.burst_packets)
-        seed = None if arguments.seed is None else netem.mixed(netem.mixed(2 * arguments.seed + number) + 1)
-        options = f"{profile_options(arguments)}{loss}{netem.seed_option(seed)}"
-        lines.append(f"qdisc replace dev {device} root handle 1: netem limit {netem.LIMIT_PACKETS}{options}")
+        loss = "" if lasts(arguments, loss_pct) else netem.loss_model(loss_pct, arguments.burst_packets)
+        lines.append(f"qdisc replace {netem_line(arguments, number, device, loss, 1)}")
         if arguments.rate != UNLIMITED:
             waits = arguments.queue_packets * FRAME_BYTES
             lines.append(
@@ -120,6 +139,46 @@ def apply(arguments: argparse.Namespace) -> None:
 def clear(interface: str) -> None:
     undo("tc", lines=[f"qdisc del dev {interface} root", f"qdisc del dev {interface} clsact"])
     undo("ip", lines=[f"link del {INGRESS}"])
+
+
+def play(arguments: argparse.Namespace) -> None:
+    """Plays the bursts of loss that last for a time, until a signal comes."""
+    both = list(zip(devices(arguments.interface).values(), losses_pct(arguments), strict=True))
+    lasting = [number for number, (_, loss_pct) in enumerate(both) if lasts(arguments, loss_pct)]
+    if not lasting:
+        signal.sigwait(SIGNALS)
+        return
+    import heapq  # not above: other runs need neither
+
+    import bursts
+
+    def drawn(number: int) -> Iterator[tuple[float, int, bool]]:
+        given = arguments.seed
+        seed = int.from_bytes(os.urandom(8)) if given is None else 2 * given + number
+        for time_s, is_bad in bursts.changes(both[number][1], arguments.burst_ms, seed):
+            yield time_s, number, is_bad
+
+    batch = ("tc", "-batch", "-")
+    with started(*batch, stdin=subprocess.PIPE, text=True, preexec_fn=unblock_signals) as tc:
+        assert tc.stdin
+        start_s = time.monotonic()
+        for step, (time_s, number, is_bad) in enumerate(heapq.merge(*map(drawn, lasting)), start=2):
+            if signal.sigtimedwait(SIGNALS, max(start_s + time_s - time.monotonic(), 0)):
+                return
+            loss = netem.loss_model(100 if is_bad else 0, 1)
+            line = netem_line(arguments, number, both[number][0], loss, step)
+            try:
+                tc.stdin.write(f"qdisc change {line}\n")
+                tc.stdin.flush()
+            except BrokenPipeError:
+                break
+        if tc.wait() != -signal.SIGTERM:  # an agent that stops a job ends its children first
+            sys.exit(f"tc ended with exit code {tc.returncode}; its last order was: {line}")
+        signal.sigwait(SIGNALS)
+
+
+def unblock_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def report(interface: str) -> None:
@@ -140,7 +199,7 @@ def main() -> None:
         return
     try:
         apply(arguments)
-        signal.sigwait(SIGNALS)
+        play(arguments)
         report(arguments.interface)
     finally:
         clear(arguments.interface)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -37,15 +37,21 @@ DEFAULTS = {
     "loss": "0",
     "return_loss": SAME,
     "burst_packets": "1",
+    "burst_ms": NONE,
     "buffer": "1BDP",
     "queue": "fifo",
 }
 """The values of a link, and what a preset need not give."""
 FORWARD = {"return_rate": "rate", "return_loss": "loss"}
 BUFFERS = ("buffer", "buffer_bdp", "buffer_bytes")
+BURSTS = ("burst_packets", "burst_ms")
+"""Two ways to say how long a loss is; one of them is NONE."""
 BY_FILE = ("rate", "return_rate", "delay_ms")
 """What a link file has in place of a value."""
-UNSET = {**dict.fromkeys((*BY_FILE, "buffer", "buffer_bdp"), (PRESET, NONE)), "buffer_bytes": ("0",)}
+UNSET = {
+    **dict.fromkeys((*BY_FILE, *BURSTS, "buffer", "buffer_bdp"), (PRESET, NONE)),
+    "buffer_bytes": ("0",),
+}
 """Texts that leave a value to the preset, where this is not PRESET alone."""
 CHOICES = {"reorder": ("no", "yes"), "queue": ("fifo", "codel", "fq_codel", "cake")}
 FOR_PEOPLE = ("description", "source")
@@ -126,6 +132,7 @@ CONVERT: dict[str, Callable[[str], Any]] = {
     "loss": netem.percent,
     "return_loss": netem.percent,
     "burst_packets": netem.burst,
+    "burst_ms": netem.burst_ms,
     "buffer": buffer,
     "queue": str,
 }
@@ -134,7 +141,7 @@ CONVERT: dict[str, Callable[[str], Any]] = {
 def value(name: str, text: str) -> Any:
     """The value of one of DEFAULTS, None for `none`. Raises ValueError, with its name and what would be
     right."""
-    if text == NONE and name in BY_FILE:
+    if text == NONE and name in (*BY_FILE, *BURSTS):
         return None
     if name in CHOICES and text not in CHOICES[name]:
         raise ValueError(f"{name}: {text!r} is none of {', '.join(CHOICES[name])}")
@@ -150,14 +157,20 @@ def checked(name: str, text: str) -> str:
     return text
 
 
+def check_one(names: Sequence[str], given: Iterable[str]) -> None:
+    """Raises ValueError for several of the names, which say the same in different ways."""
+    several = [name for name in names if name in given]
+    if len(several) > 1:
+        raise ValueError(f"{' and '.join(several)}: give one of them")
+
+
 def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
     """The text of each of DEFAULTS: the given one, else the preset's, else the default. `none` stands for what a link file
     says instead, or for the delay that a constellation says. `given` may have the buffer as `buffer_bdp` or `buffer_bytes`,
     too. Raises ValueError for more than one buffer, and for a value that a link file has itself."""
     own = {name: text for name, text in given.items() if text not in UNSET.get(name, (PRESET,))}
-    several = [name for name in BUFFERS if name in own]
-    if len(several) > 1:
-        raise ValueError(f"{' and '.join(several)}: give one of them")
+    for several in (BUFFERS, BURSTS):
+        check_one(several, own)
     if "buffer_bdp" in own:
         own["buffer"] = (
             f"{netem.number(own['buffer_bdp'], *BUFFER_LIMITS['BDP'], 'a buffer from 0.001 to 1000 BDP'):.15g}BDP"
@@ -165,6 +178,10 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
     if "buffer_bytes" in own:
         own["buffer"] = f"{own['buffer_bytes']}B"
     texts = {name: own.get(name, preset.values.get(name, text)) for name, text in DEFAULTS.items()}
+    if "burst_packets" in own:
+        texts["burst_ms"] = NONE
+    elif texts["burst_ms"] != NONE:
+        texts["burst_packets"] = NONE
     given_file = given.get("link_file", NONE)
     if preset.link_file or given_file != NONE:
         if beside := [f"{name}={own[name]}" for name in BY_FILE if name in own]:
@@ -215,6 +232,7 @@ def read(path: Path) -> Preset:
                 known = (*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE)
                 raise ValueError(f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}")
         place = ""
+        check_one(BURSTS, values)
         if orbit and "delay_ms" in values:
             raise ValueError(
                 f"delay_ms is for a link without a constellation, {min(orbit)} for one over it: give one of them"

@@ -21,10 +21,10 @@ import subprocess
 import sys
 import syslog
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import collect_agent
 import constellation
@@ -112,6 +112,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("return_interface", help="towards the gateway")
     for option, text in VALUES.items():
         parser.add_argument(option, default=PRESET, metavar="VALUE", help=f"{text} (default: the satellite's)")
+    lasting = parser.add_argument_group("bursts of loss that last for a time")
+    lasting.add_argument(
+        "--burst-ms", default=PRESET, metavar="VALUE", help="mean duration of one; none: by --burst-packets"
+    )
     parser.add_argument("--buffer-bytes", default="0", metavar="VALUE", help="buffer in bytes; 0: by the other two")
     parser.add_argument(
         "--loss-at", choices=netem.PLACES, default=PLACE, help=f"where the losses happen; here only for {PLACE}"
@@ -137,6 +141,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             setattr(arguments, name, presets.value(leader, texts[leader]))
         if arguments.loss_at != PLACE:
             arguments.loss = arguments.return_loss = 0.0
+        arguments.burst_packets = arguments.burst_packets or 1.0
         for loss_pct in (arguments.loss, arguments.return_loss):
             netem.loss_model(loss_pct, arguments.burst_packets)
     except ValueError as error:
@@ -148,6 +153,39 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 # What is played
+
+
+class Burst(NamedTuple):
+    """From `time_s` on, `direction` loses every packet, or none."""
+
+    time_s: float
+    direction: str
+    is_bad: bool
+
+
+def bursts_of(direction: Direction, arguments: argparse.Namespace) -> float | None:
+    """The mean duration of this direction's bursts in ms, if they have one."""
+    mean_ms: float | None = arguments.burst_ms
+    return mean_ms if 0 < direction.loss_pct < 100 else None
+
+
+def with_bursts(played: Iterator[Change], both: Both, arguments: argparse.Namespace) -> Iterator[Change | Burst]:
+    """The changes, and between them the bursts of both directions that last for a time."""
+    lasting = [(one, mean_ms) for one in both if (mean_ms := bursts_of(one, arguments))]
+    if not lasting:
+        return played
+    import heapq  # not above: other runs need not read it
+
+    played_bursts = [bursts_over_time(one, mean_ms) for one, mean_ms in lasting]
+    return heapq.merge(played, *played_bursts, key=lambda one: one.time_s)
+
+
+def bursts_over_time(direction: Direction, mean_ms: float) -> Iterator[Burst]:
+    import bursts
+
+    seed = int.from_bytes(os.urandom(8)) if direction.seed is None else direction.seed
+    for time_s, is_bad in bursts.changes(direction.loss_pct, mean_ms, seed):
+        yield Burst(time_s, direction.name, is_bad)
 
 
 def changes(arguments: argparse.Namespace) -> Iterator[Change]:
@@ -232,7 +270,12 @@ def varies(arguments: argparse.Namespace) -> bool:
 
 
 def loss_line(direction: Direction, arguments: argparse.Namespace) -> str:
-    loss = netem.loss_model(direction.loss_pct, arguments.burst_packets)
+    """At the begin. Bursts that last for a time are played; so far there is none."""
+    in_packets = netem.loss_model(direction.loss_pct, arguments.burst_packets)
+    return loss_line_of(direction, "" if bursts_of(direction, arguments) else in_packets)
+
+
+def loss_line_of(direction: Direction, loss: str) -> str:
     seed = netem.seed_option(direction.seed_of(0))
     return f"dev {direction.leaves} root handle {SEPARATE_LOSS} netem limit {netem.LIMIT_PACKETS}{loss}{seed}"
 
@@ -302,6 +345,22 @@ def unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
+class BurstTimes:
+    """Of the bursts of a direction that are over."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_s = 0.0
+        self._since_s: float | None = None
+
+    def take(self, burst: Burst) -> None:
+        if burst.is_bad:
+            self._since_s = burst.time_s
+        elif self._since_s is not None:
+            self.count += 1
+            self.total_s += burst.time_s - self._since_s
+
+
 class Player:
     """Has one tc carry out the changes as they are due: starting a program for each would cost most of a run's time."""
 
@@ -309,6 +368,7 @@ class Player:
         self._both = {one.name: one for one in both}
         self._arguments = arguments
         self.states = states
+        self.bursts = {one.name: BurstTimes() for one in both if bursts_of(one, arguments)}
         self._step = 2
         self._tc: subprocess.Popen[str] | None = None
 
@@ -318,15 +378,24 @@ class Player:
             ["tc", "-batch", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=unblock_signals
         )
 
-    def change(self, change: Change) -> None:
-        direction, old, new = self._both[change.direction], self.states[change.direction], change.state
+    def change(self, change: Change | Burst) -> None:
+        direction = self._both[change.direction]
+        if isinstance(change, Burst):
+            self.bursts[direction.name].take(change)
+            loss = netem.loss_model(100 if change.is_bad else 0, 1)
+            self._tell([f"qdisc change {loss_line_of(direction, loss)}"])
+            return
+        old, new = self.states[direction.name], change.state
         lines = []
         if new.rate_bps != old.rate_bps:
             lines.append(f"qdisc change {rate_line(direction, new, buffer_bytes(direction, self._arguments.buffer))}")
         if (new.delay_ms, new.loss_pct) != (old.delay_ms, old.loss_pct):
             lines.append(f"qdisc change {delay_line(direction, self._arguments, new, self._step)}")
             self._step += 1
-        self.states[change.direction] = new
+        self.states[direction.name] = new
+        self._tell(lines)
+
+    def _tell(self, lines: Sequence[str]) -> None:
         assert self._tc and self._tc.stdin
         try:
             self._tc.stdin.write("".join(f"{line}\n" for line in lines))
@@ -343,7 +412,7 @@ class Player:
             sys.exit(f"tc: {said.strip()}")
 
 
-def play(player: Player, played: Iterator[Change], both: Both, series_s: float) -> None:
+def play(player: Player, played: Iterator[Change | Burst], both: Both, series_s: float) -> None:
     """Changes the link and looks at its queues, each when it is due, until a signal comes."""
     start_s = time.monotonic()
     if upcoming := next(played, None):
@@ -382,7 +451,8 @@ def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> 
     """What the proof is to find."""
     limit = buffer_bytes(direction, arguments.buffer)
     in_packets = arguments.queue in ("codel", "fq_codel") or arguments.buffer.unit == "packets"
-    kept = (1 - direction.loss_pct / 100) * (1 - state.loss_pct / 100)
+    own_pct = 0 if bursts_of(direction, arguments) else direction.loss_pct
+    kept = (1 - own_pct / 100) * (1 - state.loss_pct / 100)
     return link_proof.Asked(
         state.rate_bps,
         state.delay_ms,
@@ -399,8 +469,15 @@ def counters_of(both: Both, name: str) -> Counters:
     return counters(both)[name]
 
 
-def report(both: Both, before: dict[str, Counters], counted: dict[str, fragments.Counter]) -> None:
+def report(
+    both: Both,
+    before: dict[str, Counters],
+    counted: dict[str, fragments.Counter],
+    bursts: dict[str, BurstTimes],
+) -> None:
     for name, after in counters(both).items():
+        lasting = bursts.get(name)
+        in_time: dict[str, Any] = {"bursts": lasting.count, "bursts_s": lasting.total_s} if lasting else {}
         collect_agent.send_stat(
             collect_agent.now(),
             suffix=name,
@@ -409,6 +486,7 @@ def report(both: Both, before: dict[str, Counters], counted: dict[str, fragments
             sent_bytes=after.sent_bytes - before[name].sent_bytes,
             dropped_packets=after.dropped_packets - before[name].dropped_packets,
             fragments=counted[name].count(),
+            **in_time,
         )
 
 
@@ -444,9 +522,9 @@ def emulate(arguments: argparse.Namespace) -> None:
         before = counters(both)
         counted = {one.name: fragments.Counter(one.arrives) for one in both}
         player = Player(both, arguments, states)
-        play(player, played, both, arguments.series_s)
+        play(player, with_bursts(played, both, arguments), both, arguments.series_s)
         player.end()
-        report(both, before, counted)
+        report(both, before, counted, player.bursts)
     finally:
         clear(both, arguments)
 

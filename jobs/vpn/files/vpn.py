@@ -65,6 +65,8 @@ ROUTE_MARK = 100
 STOP_GRACE_S = 5.0
 PUBLIC_LIMIT = 16 << 20
 """Characters of public material that an end takes from the other; keys of Classic McEliece have 1 MB."""
+TRANSLATED = re.compile(r"seen as ([0-9.]+)\n")
+"""What the server's public material begins with if a NAT has translated the client's address."""
 UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
 FREE = "free"
@@ -91,6 +93,8 @@ class Way(NamedTuple):
 
     rtt_s: float
     mtu: int
+    seen_ip: str | None = None
+    """The client's address as the server sees it, where a NAT has translated it."""
 
 
 LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535), "users": (1, 100_000), "user_packet_bytes": (64, 9000),
@@ -177,19 +181,25 @@ def last_lines(log: Path) -> str:
 
 def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
     """Gives the other end our public material and returns its own, and what TCP has learnt of the path. The server listens,
-    the client connects."""
+    the client connects. The server tells a client whose address has been translated, and both know."""
+    seen_ip, ours = None, public
     if arguments.role == "server":
         with socket.create_server((arguments.local_ip, arguments.exchange_port)) as listener:
             listener.settimeout(EXCHANGE_LIMIT_S)
             try:
-                connection, _ = listener.accept()
+                connection, (peer_ip, _) = listener.accept()
             except TimeoutError:
                 port, limit_s = arguments.exchange_port, EXCHANGE_LIMIT_S
                 sys.exit(f"no VPN client has connected to port {port} after {limit_s:g} s")
+        if peer_ip != arguments.remote_ip:
+            seen_ip, ours = peer_ip, f"seen as {peer_ip}\n{public}"
     else:
         connection = connected("the VPN server", arguments.remote_ip, arguments.exchange_port)
     with connection.dup() as same:  # `swap` closes its own
-        return swap(connection, public), learnt(same)
+        theirs = swap(connection, ours)
+        if arguments.role == "client" and (told := TRANSLATED.match(theirs)):
+            seen_ip, theirs = told[1], theirs[told.end() :]
+        return theirs, learnt(same)._replace(seen_ip=seen_ip)
 
 
 def connected(whom: str, address: str, port: int) -> socket.socket:
@@ -379,6 +389,14 @@ def inner_mtu(arguments: argparse.Namespace, vpn: Mapping[str, Any], path_mtu: i
         sys.exit(f"{arguments.kind}: {error}")
 
 
+def behind_nat(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> dict[str, Any]:
+    """The VPN as it is where a NAT translates the client's address. Ends the job if it does not work there."""
+    differs = vpn["behind_nat"]
+    if isinstance(differs, str):
+        sys.exit(f"{arguments.kind} does not come up behind a NAT: {differs}")
+    return {**vpn, **differs}
+
+
 def check_round_trip(arguments: argparse.Namespace, vpn: Mapping[str, Any], rtt_s: float) -> None:
     """Ends the job if the VPN's handshake cannot cross a path that takes so long."""
     if vpn["rtt_max_s"] and rtt_s > vpn["rtt_max_s"]:
@@ -496,6 +514,10 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     with ExitStack() as at_end:
         coordinator = started_coordinator(arguments, vpn, at_end)
         path = exchange_keys(arguments, scripts(arguments.kind), environment)
+        if path.seen_ip:
+            vpn = behind_nat(arguments, vpn)
+            if arguments.role == "server":
+                arguments.remote_ip = environment["VPN_REMOTE_SEEN_IP"] = path.seen_ip
         rtt_s = path.rtt_s
         check_round_trip(arguments, vpn, rtt_s)
         environment["VPN_RTT_S"] = str(max(math.ceil(rtt_s), 1))

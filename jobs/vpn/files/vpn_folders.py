@@ -23,6 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "handshake_line": None,
     "coordinator": None,
     "framing": None,
+    "behind_nat": {},
     "rtt_max_s": None,
     "rtt_max_because": "",
 }

@@ -47,6 +47,7 @@ BY_VALUE: Shape = {
     "type": "object",
     "propertyNames": {"type": "string", "pattern": "[a-z][a-z0-9_]*", "like": "keepalive"},
 }
+OF_A_CIPHER: Shape = {"type": "object", "properties": FRAME, "required": [*FRAME]}
 VPN: Shape = {
     "type": "object",
     "properties": {
@@ -68,10 +69,15 @@ VPN: Shape = {
         "framing": {
             "type": ["object", "null"],
             "properties": FRAME,
-            "additionalProperties": {
-                "type": "object",
-                "properties": FRAME,
-                "required": [*FRAME],
+            "additionalProperties": OF_A_CIPHER,
+        },
+        "behind_nat": {
+            "type": ["object", "string"],
+            "properties": {
+                "carrier": TEXT,
+                "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
+                "overhead_bytes": {"type": ["integer", "null"], "minimum": 0, "maximum": 1500, "unit": "bytes"},
+                "framing": {"type": "object", "properties": FRAME, "additionalProperties": OF_A_CIPHER},
             },
         },
         "rtt_max_s": {"type": ["number", "null"], "minimum": 0.001, "maximum": 3600, "unit": "s"},
@@ -151,7 +157,7 @@ SCRIPTS = ("keygen", "up", "down")
 GIVEN_BY_JOB = (
     "dir", "role", "device", "tunnel", "local_ip", "remote_ip", "local_network", "remote_network", "tunnel_ip",
     "remote_tunnel_ip", "remote_public", "coordinator_ip", "coordinator_tunnel_ip", "coordinator_public", "mtu", "paths",
-    "rtt_s",
+    "rtt_s", "remote_seen_ip",
 )  # fmt: skip
 """Variables of the scripts that the job sets itself: a value of such a name would take the place of the job's."""
 FUNCTION = re.compile(r"^(\w+)\(\) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)

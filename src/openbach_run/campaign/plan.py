@@ -64,6 +64,8 @@ class Campaign:
     """What its jobs measure."""
     more_seeds: tuple[int, ...] = ()
     """Of all cells as well, if chance has a part in any."""
+    given: frozenset[str] = frozenset()
+    """Names of values that are not the scenario's own."""
 
     @property
     def swept(self) -> list[str]:
@@ -84,8 +86,32 @@ class Campaign:
         one that is declared; None if its jobs measure nothing."""
         if MEASURE in self.scenario.sweep:
             return str(self.scenario.sweep[MEASURE])
+        if self.measure_instead:
+            return self.measure_instead[1]
         columns = [one.column for one in self.declared]
         return USUAL if USUAL in columns else next(iter(columns), None)
+
+    @cached_property
+    def measure_instead(self) -> tuple[str, str] | None:
+        """The name whose value makes the table show another column (`x-instead`), and that column."""
+        for name, one in self._instead.items():
+            if MEASURE in one and any(cell[name] != self.constants[name] for cell in self.cells):
+                return name, str(one[MEASURE])
+        return None
+
+    @cached_property
+    def _instead(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for scenario in (*self.sub_scenarios.values(), self.scenario):
+            found |= scenario.instead
+        return found
+
+    def _with_instead(self, cell: dict[str, str]) -> dict[str, str]:
+        """The cell with what takes the place of values that nobody has given."""
+        for name, one in self._instead.items():
+            if cell[name] != self.constants[name]:
+                cell = cell | {own: text for own, text in one["values"].items() if own not in self.given}
+        return cell
 
     @property
     def plot(self) -> dict[str, str]:
@@ -122,7 +148,7 @@ class Campaign:
         combinations = product(*self.values.values())
         named = (_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations)
         cells, seen = [], set()
-        for cell in (in_force(cell, self.presets) for cell in named):
+        for cell in (in_force(self._with_instead(cell), self.presets) for cell in named):
             if (key := tuple(cell.values())) not in seen:
                 seen.add(key)
                 cells.append(cell)
@@ -287,6 +313,7 @@ def draft_of(
         presets=presets_of(values, packages),
         impairments=entries_of("impairments", packages),
         more_seeds=more,
+        given=frozenset(given),
     )
     if (runs := campaign.count(most_runs)) > most_runs:
         raise InputError(f"{path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds")
@@ -299,6 +326,14 @@ CONDITION: Shape = {
     "properties": {"if": {"type": "string"}, "because": {"type": "string"}},
     "required": ["if", "because"],
 }
+INSTEAD: Shape = {
+    "type": "object",
+    "properties": {
+        "values": {"type": "object", "additionalProperties": {"type": "string"}},
+        MEASURE: {"type": "string"},
+    },
+    "required": ["values"],
+}
 EXTRAS: Mapping[str, Shape] = {
     "x-sweep": {
         "type": "object",
@@ -308,6 +343,8 @@ EXTRAS: Mapping[str, Shape] = {
     "x-same": NAMES,
     "x-inventory": {"type": "object", "properties": {"file": {"type": "string"}, "constants": NAMES}},
     "x-idle": {"type": "object", "additionalProperties": {"type": "array", "items": CONDITION}},
+    "x-instead": {"type": "object", "additionalProperties": INSTEAD},
+    "x-only-if": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 """Keys of a scenario that OpenBACH does not read. What x-sweep holds is checked where it is used."""
 
@@ -325,6 +362,19 @@ def check_extras(path: Path, scenario: Scenario) -> None:
                 rules.check(one["if"])
             except ValueError as error:
                 raise InputError(f"{path}: {scenario.name}: x-idle.{name}: {error}") from None
+    for place, condition in scenario.only_if.items():
+        try:
+            rules.check(condition)
+        except ValueError as error:
+            raise InputError(f"{path}: {scenario.name}: x-only-if.{place}: {error}") from None
+        if not place.isdecimal() or int(place) not in scenario.by_id:
+            raise InputError(f"{path}: {scenario.name}: x-only-if.{place}: there is no such function")
+    for name, instead in scenario.instead.items():
+        for own in (name, *instead["values"]):
+            if own not in scenario.settings or (own == name and own not in scenario.constants):
+                raise InputError(
+                    f"{path}: {scenario.name}: x-instead.{name}: the scenario has no constant or value {own}"
+                )
 
 
 def presets_of(values: Mapping[str, Sequence[str]], packages: Mapping[str, Package]) -> Presets:

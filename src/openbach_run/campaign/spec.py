@@ -110,17 +110,22 @@ class RunSpec:
         constants = {name: value for name, value in self.values.items() if name not in arguments}
         return scenario.with_constants(constants).as_stored()
 
+    def _started(self, scenario: Scenario) -> dict[str, Any]:
+        """The same without the functions that it has not with these values."""
+        return self._stored(scenario.with_functions_of({**scenario.defaults, **self.values}))
+
     def for_guest(self) -> dict[str, Any]:
         """The run.json that the guest reads. The guest finds the files in LINK_FILES, under the names of arguments and
         constants; `values` has these as they were given."""
         cell = self.cell
         there = {name: f"{LINK_FILES}/{name}" for name in cell.link_files}
-        scenario = self.scenario
+        scenario = self._started(cell.origin.scenario)
         return {
             "scenario": {**scenario, "constants": _put(scenario["constants"], there)},
             "sub_scenarios": {
                 name: {**stored, "constants": _put(stored["constants"], there)}
-                for name, stored in self.sub_scenarios.items()
+                for name, sub in cell.origin.sub_scenarios.items()
+                for stored in [self._started(sub)]
             },
             "arguments": _put(self.arguments, there),
             "seed": self.seed,
@@ -139,7 +144,9 @@ def _acting(scenario: Scenario) -> dict[str, Any]:
     NAME=VALUE sets: they are a cell's."""
     stored = acting_scenario(scenario.spelled_out.as_stored())
     cells = scenario.defaults
-    return {**stored, "constants": {name: value for name, value in stored["constants"].items() if name not in cells}}
+    constants = {name: value for name, value in stored["constants"].items() if name not in cells}
+    conditions = {"x-only-if": scenario.only_if} if scenario.only_if else {}
+    return {**stored, **conditions, "constants": constants}
 
 
 def _digest(value: Any) -> str:

@@ -127,6 +127,9 @@ def _note(campaign: Campaign) -> str:
         for (size, rate), time_s in least.items()
         if campaign.measure == USUAL
     ]
+    if campaign.measure_instead and campaign.measure_instead[1] == campaign.measure:
+        name = campaign.measure_instead[0]
+        parts.append(f"{campaign.measure_in_words} in place of {USUAL}, as {name} is given (results.csv has both)")
     if set(campaign.values.get("pep", ())) - {"none"}:
         parts.append(
             "PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading: docs/guide.md)"

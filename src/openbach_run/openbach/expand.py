@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import BadPlaceholder, near
 from openbach_run.openbach.source import SHAPES, Source, found, is_labels, read_source
 from openbach_run.openbach.table_scenario import table_of
@@ -23,6 +24,8 @@ from openbach_run.topology.inventory import load_inventory
 from openbach_run.topology.references import listed, value_of
 
 WAITS = ("launched", "finished", "after_s")
+ONLY_IF = "only_if"
+"""Of a function: for which values it is there at all."""
 TEAR_DOWN = "tear down"
 
 
@@ -53,6 +56,7 @@ def expand(path: Path) -> dict[str, Any]:
     for name in sorted(sweep.keys() - arguments.keys() - constants.keys()):
         raise source.wrong(f"no function of the scenario uses ${name}", "sweep", name)
     idle = {name: one for name, one in content.get("idle", {}).items() if name in {**arguments, **constants}}
+    instead = {name: one for name, one in content.get("instead", {}).items() if name in constants}
     here = {"file": os.path.relpath(inventory_file, path.parent)} if own else {}
     files = [name for name, one in constants.items() if one.get("file") == "yes"]
     return {
@@ -67,6 +71,8 @@ def expand(path: Path) -> dict[str, Any]:
         "x-inventory": {**here, "constants": addresses},
         "x-constants": {name: one["text"] for name, one in constants.items()},
         **({"x-idle": idle} if idle else {}),
+        **({"x-instead": instead} if instead else {}),
+        **({"x-only-if": made.only_if} if made.only_if else {}),
         "x-same": {name: same[name] for name in constants if name in same},
         "x-sweep": {
             "defaults": {
@@ -116,6 +122,7 @@ class _Functions:
             raise source.wrong("is the name of a group, or of the function of `end`, as well", "functions", label)
         self._numbers = {label: number for number, label in enumerate([*entries, TEAR_DOWN])}
         self.same: dict[str, list[str]] = {}
+        self.only_if: dict[str, str] = {}
         self.all = [self._function(label, entry, "functions", label) for label, entry in entries.items()]
         self.all.append(self._function(TEAR_DOWN, source.content["end"], "end"))
 
@@ -125,8 +132,10 @@ class _Functions:
             "launched_ids": self._ids(entry.get("launched", []), *place, "launched"),
             "finished_ids": self._ids(entry.get("finished", []), *place, "finished"),
         }
-        body = {key: value for key, value in entry.items() if key not in WAITS}
+        body = {key: value for key, value in entry.items() if key not in (*WAITS, ONLY_IF)}
         number = self._numbers[label]
+        if ONLY_IF in entry:
+            self.only_if[str(number)] = self._condition(entry[ONLY_IF], *place)
         if body.keys() == {"stop"}:
             action: dict[str, Any] = {
                 "stop_job_instances": {"openbach_function_ids": self._ids(body["stop"], *place, "stop")}
@@ -143,6 +152,13 @@ class _Functions:
             started = {"entity_name": self._entities[host], job: self._replaced(arguments, at, *place)}
             action = {"start_job_instance": started}
         return {"id": number, "label": label, "wait": wait, "on_fail": {}, **action}
+
+    def _condition(self, text: Any, *place: str) -> str:
+        try:
+            rules.check(text)
+        except (TypeError, ValueError) as error:
+            raise self._source.wrong(str(error), *place, ONLY_IF) from None
+        return str(text)
 
     def _seconds(self, text: Any, *place: str) -> int | float:
         if not isinstance(text, str) or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):

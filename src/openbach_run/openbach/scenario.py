@@ -12,6 +12,7 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
+from openbach_run.openbach import rules
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.functions import add_waits, read_function
 from openbach_run.openbach.job import Job
@@ -28,6 +29,7 @@ from openbach_run.openbach.refusals import (
 from openbach_run.openbach.source import SUFFIXES
 from openbach_run.openbach.stored import check_type, read_entry
 from openbach_run.openbach.values import placeholders, texts_of
+from openbach_run.units import number
 
 SAME = "same"
 """The value of what follows another one: a proxy's congestion control is the end hosts'."""
@@ -84,6 +86,29 @@ class Scenario:
         return declared if isinstance(declared, dict) else {}
 
     @property
+    def only_if(self) -> dict[str, str]:
+        """Number of a function → the condition (rules.py) on the values with which our engines start it (`x-only-if` of
+        the file). On a platform it starts in any case."""
+        declared = self.source.get("x-only-if")
+        return declared if isinstance(declared, dict) else {}
+
+    def with_functions_of(self, values: Mapping[str, str]) -> Scenario:
+        """The scenario without the functions that it has not with these values."""
+        numbers = {name: text if (known := number(text)) is None else known for name, text in values.items()}
+        absent = {int(one) for one, condition in self.only_if.items() if not rules.holds(condition, numbers)}
+        if not absent:
+            return self
+        kept = [_without(one, absent) for one in self.functions if one["id"] not in absent]
+        return replace(self, functions=tuple(kept))
+
+    @property
+    def instead(self) -> dict[str, dict[str, Any]]:
+        """Name of a constant → what takes the place of defaults where it has a value that is not its own: `values` by
+        name, and the column `measure` of the table (`x-instead` of the file)."""
+        declared = self.source.get("x-instead")
+        return declared if isinstance(declared, dict) else {}
+
+    @property
     def _followers(self) -> dict[str, list[str]]:
         """Name → the places of job arguments that have its value when it has one of its own."""
         followers = self.source.get("x-same")
@@ -121,6 +146,19 @@ class Scenario:
             "constants": self.constants,
             "openbach_functions": list(self.functions),
         }
+
+
+def _without(function: Mapping[str, Any], absent: set[int]) -> dict[str, Any]:
+    """The function, which neither waits for those nor stops them."""
+    wait = {
+        key: [one for one in ids if one not in absent] if key.endswith("_ids") else ids
+        for key, ids in function.get("wait", {}).items()
+    }
+    found = {**function, "wait": wait} if "wait" in function else dict(function)
+    if stop := function.get("stop_job_instances"):
+        ids = [one for one in stop["openbach_function_ids"] if one not in absent]
+        found["stop_job_instances"] = {"openbach_function_ids": ids}
+    return found
 
 
 def is_place(name: str) -> bool:

@@ -70,6 +70,10 @@ NAMED: dict[str, Shape] = {
         _by_name(_list_of(_with_keys({"if": _is_condition, "because": _is_text}, "if", "because"))),
         "by name, a list of {if: CONDITION, because: TEXT}: with which other values it has no effect",
     ),
+    "instead": (
+        _by_name(_with_keys({"values": _by_name(_is_text), "measure": _is_text}, "values")),
+        "by name, {values: texts by name, measure: …}: what takes the place of a default where it has another value",
+    ),
     "groups": (_by_name(is_labels), "lists of functions by name"),
     "functions": (_by_name(lambda value: isinstance(value, dict)), "functions by label"),
 }

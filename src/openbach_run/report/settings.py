@@ -22,8 +22,11 @@ CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
 }
-UNSAID = ("buffer", "buffer_bdp", "series_s", "vpn_values", "tcp_buffer", "ecn", "sack", "window_scaling")
-"""Not used, these say nothing: the buffer is the other of the two."""
+UNSAID = (
+    "buffer", "buffer_bdp", "burst_packets", "burst_ms", "duration_s", "series_s", "vpn_values", "tcp_buffer", "ecn",
+    "sack", "window_scaling",
+)  # fmt: skip
+"""Not used, these say nothing: the buffer, or the burst, is the other of the two."""
 OF_A_CPU = ("cpu_scale", "cpu_pop", "cpu_scale_pop")
 """Where the CPU costs nothing, neither do these."""
 SECOND = "vpn_2"

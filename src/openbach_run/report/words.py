@@ -33,6 +33,7 @@ ARGUMENTS = {
     "cc_pep": "transport of the PEP", "cc_tunnel": "transport of the tunnel's own TCP", "rate": "rate towards the user",
     "return_rate": "rate from the user", "delay_ms": "one-way delay", "terrestrial_ms": "delay between POP and server",
     "jitter_ms": "jitter", "return_loss": "random loss from the user", "burst_packets": "packets lost in a row",
+    "burst_ms": "mean duration of a burst of loss",
     "loss_at": "loss is on the", "link_file": "link file",
     "initcwnd": "initial window", "initcwnd_pep": "initial window of the PEP",
     "streams": "connections", "series_s": "time series every", "vpn_2": "tunnel of the second flow",
@@ -45,7 +46,7 @@ FREE = "free"
 """Of a CPU: nothing costs time."""
 UNITS = {"loss": "%", "return_loss": "%", "initcwnd": "segments", "initcwnd_pep": "segments", "rate": "bit/s",
          "return_rate": "bit/s", "size": "bytes", "warm_up": "bytes", "tcp_buffer": "bytes"}  # fmt: skip
-LINK = ("rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "jitter_ms")
+LINK = ("rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "burst_ms", "jitter_ms")
 """What a link file says in place of the arguments."""
 LEADERS = {
     "return_": "towards the user", "cpu_": "that of the box", "_pep": "at the end hosts", "_tunnel": "at the end hosts",
@@ -121,6 +122,8 @@ def said(name: str, value: str) -> str:
             return "transfer by iperf3" if value == "none" else f"transfer by HTTP/{value}"
         case "burst_packets":
             return "losses one by one" if value == "1" else f"losses of {value} packets in a row on average"
+        case "burst_ms":
+            return f"every packet is lost for {value} ms on average"
         case "cpu" if value == FREE:
             return "programs and encryption take no time"
         case "delay_ms" if value == "none":
