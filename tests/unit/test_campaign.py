@@ -47,6 +47,7 @@ def test_the_whole_table_is_the_default() -> None:
         "burst_packets": "1", "loss_at": "satellite", "orbit": "geo", "delay_ms": "250", "return_loss": "same",
         "buffer": "none", "terrestrial_ms": "0", "direction": "download", "http": "none",
         "warm_up": "none", "cpu": "free", "cpu_scale": "1", "cpu_pop": "same", "cpu_scale_pop": "same",
+        "burst_ms": "none", "duration_s": "0", "nat": "none", "nat_timeout_s": "0",
         "access_mtu": "inventory", "uplink_mtu": "inventory", "feeder_mtu": "inventory", "backhaul_mtu": "inventory",
         "icmp_too_big": "pass", "vpn_values": "none",
         "tcp_buffer": "default", "ecn": "default", "sack": "default", "window_scaling": "default",

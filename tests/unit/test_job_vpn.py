@@ -29,6 +29,7 @@ KEYS = {
     "description", "version", "licence", "runs_in", "carrier", "ciphers", "keys", "multipath", "post_quantum", "tested",
     "packages", "programs", "commands", "daemon", "device", "inner_mtu", "overhead_bytes", "values", "handshake_line",
     "coordinator", "framing", "rtt_max_s", "rtt_max_because", "own_mtu", "takes", "fixed",
+    "behind_nat",
 }  # fmt: skip
 
 

@@ -31,6 +31,7 @@ JOBS = {name: package.job for name, package in PACKAGES.items()}
 FREE = {
     "forward_interface", "return_interface", "interface", "interfaces", "client_leg", "server_leg", "except_ports", "flow",
     "link_file", "seed", "new_address", "name", "paths", "path_mtus",
+    "outside",
 }  # fmt: skip
 """Arguments of type str or int that take whatever the type takes."""
 REQUIRED = {

@@ -95,9 +95,13 @@ class Campaign:
     def measure_instead(self) -> tuple[str, str] | None:
         """The name whose value makes the table show another column (`x-instead`), and that column."""
         for name, one in self._instead.items():
-            if MEASURE in one and any(cell[name] != self.constants[name] for cell in self.cells):
+            if MEASURE in one and any(self._is_given(name, cell) for cell in self.cells):
                 return name, str(one[MEASURE])
         return None
+
+    def _is_given(self, name: str, cell: Mapping[str, str]) -> bool:
+        """Whether a cell has another value of a constant than the scenario; one of the page has the arguments only."""
+        return cell.get(name, self.constants[name]) != self.constants[name]
 
     @cached_property
     def _instead(self) -> dict[str, dict[str, Any]]:
@@ -109,7 +113,7 @@ class Campaign:
     def _with_instead(self, cell: dict[str, str]) -> dict[str, str]:
         """The cell with what takes the place of values that nobody has given."""
         for name, one in self._instead.items():
-            if cell[name] != self.constants[name]:
+            if self._is_given(name, cell):
                 cell = cell | {own: text for own, text in one["values"].items() if own not in self.given}
         return cell
 
