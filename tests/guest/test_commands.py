@@ -18,7 +18,7 @@ SHOW = (
 )
 OUTSIDE = 'import os; os.setns(os.pidfd_open(1), os.CLONE_NEWNET); os.execvp("sh", ["sh", "/tmp/commands.sh"])'
 AGAIN = f"""
-mount -t tmpfs tmpfs /run/netns && mount -t tmpfs tmpfs /tmp && cp /run/openbach/commands.sh /tmp
+mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && mount -t tmpfs tmpfs /tmp && cp /run/openbach/commands.sh /tmp
 echo again
 timeout 60 python3 -c '{OUTSIDE}' > /tmp/said 2>&1 < /dev/null || exec tail -n 5 /tmp/said
 for host in {" ".join(HOSTS)}; do echo "== $$host"; ip netns exec $$host sh -c '{SHOW}' 2>&1; done

@@ -151,10 +151,14 @@ MOVE = (
     "way=$$(ip route show default); ip address del 10.10.1.1/24 dev to_st; ip address add 10.10.1.77/24 dev to_st; "
     "ip route replace $$way; echo $$way"
 )
-ROAMS = {"easytier", "openvpn_dco", "rosenpass", "tailscale", "wireguard", "wireguard_go", "yggdrasil"}
-"""VPNs whose tunnel outlives the address of the client."""
+ROAMS = {
+    "easytier", "openvpn_dco", "rosenpass", "tailscale", "tinc_router", "tinc_switch", "wireguard", "wireguard_go",
+    "yggdrasil",
+}  # fmt: skip
+"""VPNs whose tunnel outlives the address of the client: tinc connects anew from the new one."""
 ROAMED_S = 150
-"""By then the transfer of some 10 s has ended: EasyTier's other end takes two minutes to find the client again."""
+"""By then the transfer of some 10 s has ended: EasyTier's other end takes two minutes to find the client again, and TCP
+doubles its time-out while tinc connects."""
 
 
 @pytest.fixture(scope="module")
@@ -189,4 +193,4 @@ def test_a_client_that_never_comes(tmp_path: Path) -> None:
     assert command(str(scenario), *arguments).returncode == 1
     (run,) = records(tmp_path / "r")
     assert "no VPN client has connected to port 5999 after 180 s" in error_of(run)
-    assert float(run.row["virtual_s"]) < END_S
+    assert float(run.row["virtual_s"]) < 180 + SETUP_S

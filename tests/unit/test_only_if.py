@@ -40,3 +40,11 @@ def test_what_is_no_such_declaration_is_refused(tmp_path: Path, only_if: dict[st
     path.write_text(json.dumps(json.loads(GEO.read_text()) | {"x-only-if": only_if}))
     with pytest.raises(InputError, match=said):
         plan(path, ("vpn=none",), None, PACKAGES)
+
+
+def test_what_follows_another_value_is_set_where_it_is_also_without_the_function() -> None:
+    """Numbers of functions stay: taken as positions, three of four proxies had another congestion control."""
+    without = read_scenario(GEO, JOBS).with_functions_of({"nat": "none"}).with_constants({"cc_pep": "bbr"})
+    started = [one.get("start_job_instance", {}) for one in without.functions]
+    set_here = [one["pep"]["run"]["cc"] for one in started if "run" in one.get("pep", {})]
+    assert set_here == 4 * [[["$cc_pep"]]]

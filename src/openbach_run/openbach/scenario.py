@@ -118,7 +118,8 @@ class Scenario:
         """The scenario with these values in place of those of its constants that have such a name. What follows another
         value, but has one of its own here, becomes a constant. Raises InputError for an `x-same` of the wrong shape."""
         constants = {name: given.get(name, value) for name, value in self.constants.items()}
-        functions = list(self.functions)
+        # By their numbers, which stay when with_functions_of() has left some out.
+        functions = {one["id"]: one for one in self.functions}
         for name, places in self._followers.items():
             if (value := given.get(name, SAME)) == SAME:
                 continue
@@ -126,11 +127,12 @@ class Scenario:
             try:
                 for place in places:
                     number, *path = place.split(".")
-                    functions[int(number)] = _with_value(functions[int(number)], path, [[f"${name}"]])
+                    if int(number) in functions or number not in self.only_if:
+                        functions[int(number)] = _with_value(functions[int(number)], path, [[f"${name}"]])
             except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
                 text = f"{self.name}: x-same.{name} should be a list of places like 7.start_job_instance.pep.run.cc"
                 raise InputError(f"{text} ({error!r})") from None
-        return replace(self, constants=constants, functions=tuple(functions))
+        return replace(self, constants=constants, functions=tuple(functions.values()))
 
     @property
     def spelled_out(self) -> Scenario:
