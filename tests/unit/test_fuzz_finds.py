@@ -30,6 +30,8 @@ from openbach_run.report.cells import Campaigns, Cell
 from openbach_run.report.claims import read_claims
 from openbach_run.report.explained import FILE, assumptions_of
 from openbach_run.results import asked
+from openbach_run.satellite import rtt
+from openbach_run.satellite.job import link_file
 from openbach_run.web.index import Index
 from openbach_run.web.store import Database
 
@@ -146,7 +148,8 @@ CLAIMS = {
     ("path", "value", "said"),
     [
         ("C1", [], "C1: [] is no JSON object"),
-        ("C1.parts", ..., "C1: \"parts\" is ''"),
+        ("C1.parts", ..., 'C1: has no "parts"'),
+        ("C1.statement", ..., 'C1: has no "statement"'),
         ("C1.parts.0", 5, "C1: parts.0: 5 is no JSON object"),
         ("C1.parts.0.says", ..., 'C1: parts.0: has no "says"'),
         ("C1.parts.0.cell", ["x"], "C1: parts.0: \"cell\" is ['x']"),
@@ -368,3 +371,18 @@ def test_a_name_that_no_file_can_have_is_no_file(tmp_path: Path, key: str) -> No
     (tmp_path / "t.yml").write_text(f"{key}: {300 * 'a'}\n")
     with pytest.raises(InputError, match=f"t.yml: {key}: a+: no such file"):
         expand(tmp_path / "t.yml")
+
+
+@pytest.mark.parametrize(("content", "said"), [
+    (f"[1.5] 64 bytes: icmp_seq={400 * '9'} ttl=5 time=20.1 ms\n", "it has 16 bits, up to 65535"),
+    (
+        '{"round_trips": [{"timestamps": {"client": {"send": {"monotonic": 1}}}, "delay": {"rtt": 1'
+        + 400 * "0"
+        + '}, "lost": "false"}]}',
+        "not the JSON of `irtt client -o`",
+    ),
+])  # fmt: skip
+def test_numbers_of_measured_round_trips_have_their_range(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "rtt").write_text(content)
+    with pytest.raises(link_file.LinkFileError, match=said):
+        rtt.read(tmp_path / "rtt", 1.0)

@@ -250,7 +250,8 @@ def read_claims(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _wrong(claim: Any) -> str | None:
-    if wrong := fields({**dict.fromkeys(CLAIM, ""), **claim} if isinstance(claim, dict) else claim, CLAIM):
+    optional = {"reading": "", "document": ""}
+    if wrong := fields({**optional, **claim} if isinstance(claim, dict) else claim, CLAIM):
         return wrong
     for number, one in enumerate(claim["parts"]):
         wrong = fields({**USUAL, **one} if isinstance(one, dict) else one, PART)

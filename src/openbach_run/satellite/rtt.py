@@ -297,7 +297,9 @@ def _runs(path: Path) -> list[_Run]:
             continue
         if DUPLICATE in text:
             continue
-        sequence, rtt_ms = int(answer[2]), _number(path, answer[3].replace(",", "."), "time", number)
+        if (sequence := int(answer[2])) >= SEQUENCE_NUMBERS:
+            raise LinkFileError(path, f"icmp_seq={sequence}: it has 16 bits, up to {SEQUENCE_NUMBERS - 1}", number)
+        rtt_ms = _number(path, answer[3].replace(",", "."), "time", number)
         if runs[-1].sent or runs[-1].is_of_another(sequence):
             runs.append(_Run())
         runs[-1].add(sequence, None if answer[1] is None else float(answer[1]), rtt_ms)
@@ -329,7 +331,16 @@ def _irtt(path: Path, compressed: bool) -> list[Probe]:
             Probe((at_ns - sent_ns[0]) / 1e9, trip["delay"].get("rtt", 0) / 1e6, IRTT_LOST[trip["lost"]])
             for at_ns, trip in zip(sent_ns, trips, strict=True)
         ]
-    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+    except (
+        OSError,
+        EOFError,
+        ArithmeticError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         if isinstance(error, LinkFileError):
             raise
         raise LinkFileError(path, f"not the JSON of `irtt client -o`: {type(error).__name__}: {error}") from error
