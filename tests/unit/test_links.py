@@ -140,8 +140,12 @@ def test_irtt_knows_the_direction_of_a_loss(tmp_path: Path, suffix: str) -> None
     assert {name: one.loss_pct for name, one in changes.items()} == {"return": 25.0, "forward": 33.3333}
 
 
+MICROSECONDS = st.integers(0, 100_000_000).map(lambda microseconds: microseconds / 1e6)
+"""What a clock of a measurement tells apart."""
+
+
 @given(
-    st.lists(st.tuples(st.floats(0, 100), st.none() | st.floats(0, 5000)), min_size=1, max_size=60),
+    st.lists(st.tuples(MICROSECONDS, st.none() | st.floats(0, 5000)), min_size=1, max_size=60),
     st.none() | st.floats(0.01, 10),
 )
 def test_any_probes_of_a_csv_file_make_a_link_file(rows: list[tuple[float, float | None]], bin_s: float | None) -> None:
