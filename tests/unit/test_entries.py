@@ -81,6 +81,8 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("impairments", {"loss_pct": "3"}, 'loss_pct: "3" should be a number from 0 to 100 %'),
     ("impairments", {"reorder_pct": 3}, "packets overtake others only where there is a delay"),
     ("cpus", {"vpns": {"wireguard": {"encrypt": CPU["encrypt"]}}}, "vpns.wireguard: decrypt is missing"),
+    ("cpus", {"vpns": {"wireguard": {**CPU, "decrypt": {"ns_per_packet": 10**400, "ns_per_byte": 1}}}},
+     "vpns.wireguard.decrypt.ns_per_packet: 1"),
     ("cpus", {"vpns": {"wireguard": CPU}, "queue_packet": 5}, "did you mean queue_packets?"),
     ("cpus", {"vpns": {}, "queue_packets": 0}, "queue_packets: 0 should be a whole number from 1 to 10000 packets"),
 ]  # fmt: skip

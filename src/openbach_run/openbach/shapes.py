@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -27,7 +28,9 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "string": (lambda value: isinstance(value, str), "a text"),
     "integer": (lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
     "number": (
-        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+        lambda value: (
+            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        ),
         "a number",
     ),
     "boolean": (lambda value: isinstance(value, bool), "true or false"),
