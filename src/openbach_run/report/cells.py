@@ -163,15 +163,15 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
+OF_THE_PATH = ("_pep", "_tunnel", "_pop")
+"""Ends of the names of a part of the path, whose value may be that of the end hosts."""
+
+
 def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
     """Arguments of a part of the path that have the value of the end hosts' (cc_pep that of cc) as `same`, so that cells
-    which differ in `cc` differ in nothing else. A second flow (`cc_2`) is no part of the first one's path."""
-
-    def leader(name: str) -> str:
-        return name.rpartition("_")[0]
-
+    which differ in `cc` differ in nothing else."""
     return {
-        name: SAME if value == arguments.get(leader(name)) and not name.endswith("_2") else value
+        name: SAME if name.endswith(OF_THE_PATH) and value == arguments.get(name.rpartition("_")[0]) else value
         for name, value in arguments.items()
     }
 
