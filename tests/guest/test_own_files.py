@@ -14,6 +14,8 @@ PLACES = (
 WRITE = "for place in {places}; do mkdir -p $place/.; echo {host} > $place/mine; done"
 READ = "for place in {places}; do cat $place/mine; done"
 EDIT = "echo {host} >> /etc/hosts"
+ANEW = "rm -rf /etc/ssl && mkdir /etc/ssl && mv /etc/apt /etc/moved && rm /etc/hostname"
+DELETED = "ls -A /etc/ssl /etc/apt /etc/hostname 2> /dev/null | grep -v : | wc -w"
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +27,10 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         return Job(host, "snapshot", {"command": words.format(places=" ".join(PLACES), host=host).replace("$", "$$")})
 
     hosts = ("pc", "server")
-    writes = [shell(host, f"{WRITE}; {EDIT}") for host in hosts]
+    writes = [shell(host, f"{WRITE}; {EDIT}; {ANEW}") for host in hosts]
     reads = [
-        shell(host, f"{READ}; tail -n 1 /etc/hosts; wc -l < /etc/passwd")._replace(finished=[0, 1]) for host in hosts
+        shell(host, f"{READ}; tail -n 1 /etc/hosts; wc -l < /etc/passwd; {DELETED}")._replace(finished=[0, 1])
+        for host in hosts
     ]
     reads[-1] = reads[-1]._replace(finished=[0, 1, 2])
     ended = command(str(scenario_of(place, *writes, *reads)), "--jobs", str(TEST_JOBS), "--results", str(place / "r"))
@@ -43,7 +46,8 @@ def read_by(run: Run, host: str) -> list[str]:
 
 @pytest.mark.parametrize("host", ["pc", "server"])
 def test_a_host_reads_what_it_has_written(printed: dict[str, list[str]], host: str) -> None:
-    *written, edited, users = printed[host]
+    *written, edited, users, left = printed[host]
     assert dict(zip(PLACES, written, strict=True)) == dict.fromkeys(PLACES, host)
     assert edited == host
     assert int(users) > 3, "what all hosts begin with is there"
+    assert left == "0", "a directory that was deleted and made anew is empty"
