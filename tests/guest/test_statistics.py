@@ -13,6 +13,8 @@ from openbach_run.yaml_files import read_yaml
 
 CELLS = (
     ("geo", "vpn=openvpn_tcp", "pep=B", "cc=cubic", "size=1M", "series_s=0.5", "loss=1", "loss_at=last_mile"),
+    ("geo", "vpn=none", "cc=cubic", "size=1M", "loss=1", "burst_ms=20", "nat=terminal", "ecn=on", "sack=off",
+     "window_scaling=off", "queue=cake"),
     ("web", "vpn=none", "pep=none", "http=2", "loads=1"),
     ("voip", "vpn=none", "background=download", "duration_s=5"),
     ("multi_flow_loss", "orbit=geo", "vpn=none", "pep=none", "loss=0", "size=200k"),
@@ -22,7 +24,7 @@ CELLS = (
     ("lan_stability", "vpn=openvpn_udp", "duration_s=5", "cpu=vm_xeon_2500"),
     ("lan_cache", "vpn=none", "rate=20M", "files=2"),
     ("lan_reconnect", "vpn=wireguard", "event=restart", "pings=100", "event_after_s=2", "event_s=2"),
-)
+)  # fmt: skip
 """All jobs, with everything that they send."""
 ELSEWHERE = {"daemons": ("user_s", "system_s", "host_")}
 """How names begin that are sent only where the clock is real."""
