@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.json_files import read_json
+from openbach_run.json_files import read_json, read_text
 from openbach_run.paths import REPOSITORY
 
 DESCRIBED = {"vpn-configs": "vpn.json", "congestion-controls": "profile.json"}
@@ -140,19 +140,12 @@ def packages_of(folder: Path) -> list[str]:
     """The Debian packages that a folder names: those of its description's key `packages`; a job's `files`, those of the
     packages.txt beside it, one a line. Raises InputError."""
     if folder.name == "files" and (file := folder.parent / PACKAGES).exists():
-        lines = [line.partition("#")[0].strip() for line in _text(file).splitlines()]
+        lines = [line.partition("#")[0].strip() for line in read_text(file).splitlines()]
         return [check_package(f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line]
     names = description(folder).get("packages", [])
     if not isinstance(names, list):
         raise InputError(f"{folder}: packages should be a list of the names of Debian packages")
     return [check_package(f"{folder}: packages", name) for name in names]
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file}: not UTF-8 text (byte {error.start})") from error
 
 
 def check_package(at: str, name: Any) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""JSON that people write: whatever is wrong with it is said with its file, line and column."""
+"""Text and JSON that people write: whatever is wrong is said with its file, line and column."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ from typing import Any
 from openbach_run.errors import InputError
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises InputError, also for a key that is there twice: only one of its values would
-    count."""
+def read_text(path: Path) -> str:
+    """The text of a file, with or without a byte order mark. Raises InputError."""
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from error
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file. Raises InputError, also for a key that is there twice: only one of its values would
+    count."""
+    text = read_text(path)
+    try:
+        return json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from error
     except ValueError as error:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from altered import changed
 from test_job_code import ROOT, load
 
 from openbach_run.additions import packages_of
@@ -65,20 +65,6 @@ def controller(place: Path) -> None:
 def test_a_file_that_is_no_text_is_named(tmp_path: Path, read: Callable[[Path], None]) -> None:
     with pytest.raises((InputError, SetupError), match=NOT_UTF_8):
         read(tmp_path)
-
-
-def changed(content: Any, path: str, value: Any) -> Any:
-    """With another value at a place; without the place for `...`."""
-    made = copy.deepcopy(content)
-    *outer, last = [int(one) if one.isdigit() else one for one in path.split(".")]
-    at = made
-    for key in outer:
-        at = at[key]
-    if value is ...:
-        del at[last]
-    else:
-        at[last] = value
-    return made
 
 
 def written(place: Path, content: Any) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from altered import changed
 from test_job_code import ROOT
 
 from openbach_run.results import run_json
@@ -29,20 +30,6 @@ CONTENT = {
 def written(place: Path, content: Any) -> Path:
     (place / run_json.FILE).write_text(json.dumps(content))
     return place
-
-
-def changed(path: str, value: Any) -> Any:
-    """The content with another value at a place; without the place for `...`."""
-    content = json.loads(json.dumps(CONTENT))
-    *outer, last = [int(one) if one.isdigit() else one for one in path.split(".")]
-    at = content
-    for key in outer:
-        at = at[key]
-    if value is ...:
-        del at[last]
-    else:
-        at[last] = value
-    return content
 
 
 def test_what_the_engine_writes_is_read(tmp_path: Path) -> None:
@@ -90,7 +77,7 @@ def test_an_older_one_is_read(tmp_path: Path) -> None:
 )
 def test_what_is_damaged_is_named(tmp_path: Path, path: str, value: Any, said: str) -> None:
     with pytest.raises(DamagedRecord) as damage:
-        run_json.read(written(tmp_path, changed(path, value)))
+        run_json.read(written(tmp_path, changed(CONTENT, path, value)))
     assert said in str(damage.value)
     assert str(damage.value).startswith(f"{tmp_path / 'run.json'}: ")
 
@@ -108,7 +95,7 @@ def test_what_is_damaged_is_named(tmp_path: Path, path: str, value: Any, said: s
 )
 def test_an_inventory_of_another_version_is_named(tmp_path: Path, path: str, value: Any) -> None:
     with pytest.raises(DamagedRecord, match=r"run\.json: inventory: is none of this version"):
-        run_json.inventory(written(tmp_path, changed(path, value)))
+        run_json.inventory(written(tmp_path, changed(CONTENT, path, value)))
 
 
 def test_a_run_without_it_is_no_whole_record(tmp_path: Path) -> None:

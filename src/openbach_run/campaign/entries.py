@@ -180,8 +180,8 @@ def _check_json(shape: Shape, additions: Additions, file: Path) -> None:
 
 
 def _check_impairment(additions: Additions, file: Path) -> None:
-    _check_json(IMPAIRMENT, additions, file)
     profile = read_json(file)
+    check(f"{file}", profile, IMPAIRMENT)
     if profile.get("reorder_pct") and not profile.get("delay_ms"):
         raise InputError(f"{file}: reorder_pct: packets overtake others only where there is a delay: give delay_ms")
 

@@ -126,9 +126,9 @@ class Scenario:
             constants[name] = value
             try:
                 for place in places:
-                    number, *path = place.split(".")
-                    if int(number) in functions or number not in self.only_if:
-                        functions[int(number)] = _with_value(functions[int(number)], path, [[f"${name}"]])
+                    function_id, *path = place.split(".")
+                    if int(function_id) in functions or function_id not in self.only_if:
+                        functions[int(function_id)] = _with_value(functions[int(function_id)], path, [[f"${name}"]])
             except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
                 text = f"{self.name}: x-same.{name} should be a list of places like 7.start_job_instance.pep.run.cc"
                 raise InputError(f"{text} ({error!r})") from None
