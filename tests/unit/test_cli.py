@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pandas
 import pytest
 import yaml
 
@@ -127,8 +128,6 @@ def test_results_csv_has_a_row_per_run(tmp_path: Path) -> None:
 
 
 def test_results_open_in_pandas(tmp_path: Path) -> None:
-    import pandas
-
     run("--results", str(tmp_path))
     frame = pandas.read_csv(tmp_path / "results.csv")
     assert frame.transfer_time_s.tolist() == [10.01, 11.01, 20.01]

@@ -484,21 +484,21 @@ def own_values(campaign: Campaign, cell: Mapping[str, str]) -> dict[str, str]:
 def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
     """What the user should know of values that the jobs take, each once: also those that have no effect beside others."""
     jobs = {name: package.job for name, package in packages.items()}
-    noted = [use for use in uses(campaign.scenario, jobs, campaign.sub_scenarios) if "noted" in use.argument.limits]
+    spelled = uses(campaign.scenario, jobs, campaign.sub_scenarios)
+    noted = [use for use in spelled if "noted" in use.argument.limits]
     cells = _first_of_each(campaign.cells, [use.names for use in noted])
     found = [text for cell in cells for text in notes(noted, own_values(campaign, cell))]
     found += [text for cell in campaign.cells for text in remarks(cell, campaign.presets)]
-    return list(dict.fromkeys([*found, *_idle_values(campaign, packages)]))
+    return list(dict.fromkeys([*found, *_idle_values(campaign, packages, spelled)]))
 
 
-def _idle_values(campaign: Campaign, packages: Mapping[str, Package]) -> Iterator[str]:
-    """The values, other than the scenario's own, that have no effect in a cell."""
+def _idle_values(campaign: Campaign, packages: Mapping[str, Package], spelled: Sequence[Use]) -> Iterator[str]:
+    """The values, other than the scenario's own, that have no effect in a cell. `spelled` are the uses of its scenario."""
     jobs = {name: package.job for name, package in packages.items()}
     own = {**campaign.constants, **sweep_table(campaign.scenario, campaign.path, "defaults")}
     declared: dict[str, Any] = {}
     for scenario in (*campaign.sub_scenarios.values(), campaign.scenario):
         declared |= scenario.idle
-    spelled = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     groups = [*(use.names for use in spelled), *({name, *limits.names_asked(one)} for name, one in declared.items())]
     places: dict[tuple[str, ...], list[Use]] = {}
     for cell in _first_of_each(campaign.cells, groups):

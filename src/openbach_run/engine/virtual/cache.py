@@ -71,18 +71,18 @@ def refuse_to_make(name: str) -> None:
 def made_once(place: Path, make: Callable[[Path], None]) -> Path:
     """`place`, made by `make(directory)` if it is not there yet, or not as it was made; another process that makes the
     same is waited for. Raises SetupError for a cache that this user cannot read or write."""
-    if _LOOKS_ONLY.get() and not (place.exists() and _is_whole(place)):
-        refuse_to_make(place.name.rpartition("-")[0])
-    return _made(place, make)
+    return _made(place, make, lambda: refuse_to_make(place.name.rpartition("-")[0]))
 
 
-def _made(place: Path, make: Callable[[Path], None]) -> Path:
+def _made(place: Path, make: Callable[[Path], None], missing: Callable[[], None] = lambda: None) -> Path:
+    """As `made_once`; calls `missing` before anything is made."""
     lock, unfinished = (place.with_name(place.name + suffix) for suffix in (".lock", ".unfinished"))
     with _explained(place.parent):
         if place.exists() and _is_whole(place):
             with suppress(OSError):  # another user's cache
                 lock.touch()
             return place
+        missing()
         place.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
     with exclusively(lock):
