@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+
+MOST_NESTED = 100
+"""Levels of lists and objects in one another: code that walks them calls itself once or twice for each."""
 
 
 def read_text(path: Path) -> str:
@@ -27,13 +31,31 @@ def read_json(path: Path) -> Any:
     count."""
     text = read_text(path)
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        content = json.loads(text, object_pairs_hook=_once)
+        check_nesting(content)
+        return content
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from error
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     except RecursionError:
-        raise InputError(f"{path}: JSON nested too deeply") from None
+        raise InputError(f"{path}: JSON nested too deeply (at most {MOST_NESTED} levels)") from None
+
+
+def check_nesting(content: Any) -> None:
+    """Raises RecursionError for lists and objects that lie in one another more than MOST_NESTED levels deep."""
+    level = [content]
+    for _ in range(MOST_NESTED + 1):
+        level = [inner for one in level for inner in _inner(one)]
+        if not level:
+            return
+    raise RecursionError
+
+
+def _inner(content: Any) -> Iterable[Any]:
+    if isinstance(content, dict):
+        return content.values()
+    return content if isinstance(content, list) else ()
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.json_files import MOST_NESTED, check_nesting
 from openbach_run.paths import cache_directory
 
 ENOUGH = 8 << 20
@@ -42,6 +43,7 @@ def _read(path: Path, *, as_texts: bool) -> Any:
         from openbach_run import yaml_loaders  # its import takes longer than all that is kept
 
         content = yaml_loaders.load(text, as_texts=as_texts)
+        check_nesting(content)
         _keep(kept, content)
         return content
     except FileNotFoundError:
@@ -51,7 +53,7 @@ def _read(path: Path, *, as_texts: bool) -> Any:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8: {error}") from None
     except RecursionError:
-        raise InputError(f"{path}: YAML nested too deeply") from None
+        raise InputError(f"{path}: YAML nested too deeply (at most {MOST_NESTED} levels)") from None
     except ValueError as error:  # also a date that there is not, say
         raise InputError(f"{path}: {error}") from error
 

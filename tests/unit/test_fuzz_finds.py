@@ -372,3 +372,15 @@ def test_numbers_of_measured_round_trips_have_their_range(tmp_path: Path, conten
     (tmp_path / "rtt").write_text(content)
     with pytest.raises(link_file.LinkFileError, match=said):
         rtt.read(tmp_path / "rtt", 1.0)
+
+
+@pytest.mark.parametrize("name", ["mine.json", "mine/files/mine.yml"])
+def test_lists_in_lists_of_a_job_are_not_followed_for_ever(tmp_path: Path, name: str) -> None:
+    """Python's own readers take some thousand levels, what walks them does not."""
+    arguments = {"required": json.loads("[" * 300 + "]" * 300)}
+    job = {"general": {"name": "mine"}, "platform_configuration": {"command": "x"}, "arguments": arguments}
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(json.dumps(job if name.endswith("yml") else {"mine": job}))
+    with pytest.raises(InputError, match=r"nested too deeply \(at most 100 levels\)"):
+        packages = load_packages([tmp_path if name.endswith("yml") else tmp_path / name])
+        assert packages["mine"].job.arguments is None

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.responses import JSONResponse
 
+from openbach_run.json_files import check_nesting
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.web.index import Index
 from openbach_run.web.launcher import Launcher
@@ -99,6 +100,7 @@ def read_json(sent: bytes) -> Any:
     """What somebody has sent. Texts, numbers and depth are such that an answer can hold them again. Raises ValueError,
     RecursionError."""
     read = json.loads(sent.decode("utf-8-sig"), parse_constant=_no_number, parse_float=_finite)
+    check_nesting(read)
     json.dumps(read, ensure_ascii=False).encode()
     return read
 
