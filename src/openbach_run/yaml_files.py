@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.json_files import MOST_NESTED, check_nesting
+from openbach_run.json_files import MOST_NESTED
 from openbach_run.paths import cache_directory
 
 ENOUGH = 8 << 20
@@ -43,7 +43,6 @@ def _read(path: Path, *, as_texts: bool) -> Any:
         from openbach_run import yaml_loaders  # its import takes longer than all that is kept
 
         content = yaml_loaders.load(text, as_texts=as_texts)
-        check_nesting(content)
         _keep(kept, content)
         return content
     except FileNotFoundError:

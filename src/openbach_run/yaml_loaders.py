@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from openbach_run.json_files import check_nesting
+
 LONGEST = 4 << 20
 """Characters of a file, and again of its values with all aliases written out; ours have up to 22 000."""
 
@@ -88,13 +90,15 @@ def load(text: str, *, as_texts: bool = False) -> Any:
         raise ValueError(f"longer than {LONGEST >> 20} MiB")
     try:
         try:
-            return yaml.load(text, fast)
+            content = yaml.load(text, fast)
         except yaml.YAMLError as error:
             if "nesting depth" in str(error):
                 raise RecursionError from error
             if len(text) > EXACT_LONGEST:
                 raise
-            return yaml.load(text, exact)
+            content = yaml.load(text, exact)
+        check_nesting(content)
+        return content
     except (TypeError, OverflowError, AttributeError, IndexError) as error:  # of a value with a tag that is not its own
         raise ValueError(f"a value is not of the kind that its tag names ({error})") from error
     except yaml.YAMLError as error:

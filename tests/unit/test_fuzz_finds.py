@@ -15,6 +15,7 @@ from test_job_code import ROOT, load
 
 from openbach_run.additions import packages_of
 from openbach_run.bundle.archive import _wrong_files
+from openbach_run.campaign.plan import plan
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import Lost, read_access
 from openbach_run.engine.virtual import series
@@ -384,3 +385,10 @@ def test_lists_in_lists_of_a_job_are_not_followed_for_ever(tmp_path: Path, name:
     with pytest.raises(InputError, match=r"nested too deeply \(at most 100 levels\)"):
         packages = load_packages([tmp_path if name.endswith("yml") else tmp_path / name])
         assert packages["mine"].job.arguments is None
+
+
+def test_a_list_of_link_files_has_texts(tmp_path: Path) -> None:
+    content = {"name": "x", "openbach_functions": [], "x-sweep": {"link_files": [{}]}}
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"x-sweep\.link_files should be a list of arguments"):
+        plan(tmp_path / "x.json", [], (1,), {})

@@ -23,6 +23,7 @@ from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import faults, load_packages
 from openbach_run.openbach.measures import (
+    EVERY_STATISTIC,
     TAKES,
     TAKES_OF_ALL,
     TAKES_OF_ONE,
@@ -54,8 +55,51 @@ def test_a_name_says_most_of_it(tmp_path: Path) -> None:
     )
 
 
-def test_a_job_without_the_file_measures_nothing(tmp_path: Path) -> None:
-    assert read_measures(tmp_path, "dns", SENT) == ()
+def test_a_job_without_the_file_measures_what_it_sends(tmp_path: Path) -> None:
+    assert read_measures(tmp_path, "dns", SENT) == (EVERY_STATISTIC,)
+    assert read(tmp_path, "{}") == ()
+
+
+def one_sent(job: str, instance: int, suffix: str | None = None, **values: Any) -> dict[str, Any]:
+    metadata = {"job_name": job, "job_instance_id": instance, "scenario_instance_id": 1, "suffix": suffix, "time": 1000}
+    return {"_metadata": metadata, **values}
+
+
+def write_started(folder: Path, *entities: str, job: str = "iperf3") -> None:
+    started = [
+        {
+            "t_s": 0.0, "event": "job_started", "scenario_instance_id": 1, "function": number, "instance_id": number,
+            "job": job, "entity": entity,
+        }
+        for number, entity in enumerate(entities, 1)
+    ]  # fmt: skip
+    (folder / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in started))
+
+
+EACH = {"iperf3": (EVERY_STATISTIC,)}
+
+
+def test_each_number_of_a_job_without_the_file_is_a_column(tmp_path: Path) -> None:
+    """OpenBACH's own iperf3: its description says `throughput_*flow_number*`, and leaves out the average."""
+    write_started(tmp_path, "pc")
+    sent = [one_sent("iperf3", 1, "Flow1", throughput=value, state="up", up=True, file=None) for value in (3, 5, 4.5)]
+    write_statistics(tmp_path, [*sent, one_sent("iperf3", 1, average_throughput=4)])
+    assert measures(tmp_path, EACH) == {"Flow1_throughput": 4.5, "average_throughput": 4.0}
+
+
+def test_what_both_ends_send_is_told_apart(tmp_path: Path) -> None:
+    write_started(tmp_path, "server", "pc", "pc")
+    sent = [one_sent("iperf3", instance, throughput=instance) for instance in (1, 2, 3)]
+    write_statistics(tmp_path, sent)
+    assert measures(tmp_path, EACH) == {"server_throughput": 1.0, "pc_throughput": 2.0, "pc_2_throughput": 3.0}
+
+
+def test_names_of_statistics_become_names_of_columns(tmp_path: Path) -> None:
+    write_started(tmp_path, "pc")
+    write_statistics(
+        tmp_path, [one_sent("iperf3", 1, None, **{"loss (%)": 1, "loss": 2, "délai ms": 3, "seed": 4, "%": 5})]
+    )
+    assert measures(tmp_path, EACH) == {"loss": 1.0, "loss_2": 2.0, "d_lai_ms": 3.0, "iperf3_seed": 4.0, "_": 5.0}
 
 
 @pytest.mark.parametrize(

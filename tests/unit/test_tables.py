@@ -16,7 +16,8 @@ from markdown_it import MarkdownIt
 from test_results import OURS, record
 
 from openbach_run.campaign.plan import Campaign
-from openbach_run.campaign.table import MOST_COLUMNS, campaign_table, not_sent
+from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
+from openbach_run.openbach.measures import EVERY_STATISTIC
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
@@ -43,6 +44,39 @@ def test_several_seeds_show_median_and_range_and_failures() -> None:
     shown = campaign_table(campaign((1, 2, 4, 5), vpn=("none",)), [*done, failed])
     assert shown.rows == [["22.00 [21.00–25.00] (1 failed)"]]
     assert shown.note == "median [95 % bootstrap interval] over 4 seeds"
+
+
+def of_others(**values: tuple[str, ...]) -> Campaign:
+    """Of jobs without measures.yml: nobody says what is the main measure."""
+    return replace(campaign((1,), **values), measures={"iperf3": (EVERY_STATISTIC,)})
+
+
+def test_where_nobody_names_the_main_measure_all_are_shown() -> None:
+    one = replace(record(vpn="none"), measures={"throughput": 5146317000.0, "rtt": 0.0123456789})
+    shown = campaign_table(of_others(vpn=("none",)), [one])
+    assert (shown.header, shown.labels) == (["measure", "run"], 1)
+    assert shown.rows == [["throughput", "5.14632e+09"], ["rtt", "0.0123457"]]
+    assert MEDIANS in shown.note
+
+
+def test_of_several_cells_the_first_measures_are_shown_and_the_others_named() -> None:
+    of_one = {f"m{number}": number / 2 for number in range(MOST_COLUMNS + 2)}
+    done = [replace(record(vpn=vpn), measures=of_one) for vpn in ("none", "wireguard")]
+    failed = replace(record(vpn="tinc"), measures={}, status="Finished Ko")
+    shown = campaign_table(of_others(vpn=("none", "wireguard", "tinc")), [*done, failed])
+    assert shown.header == ["vpn", *list(of_one)[:MOST_COLUMNS]]
+    assert shown.rows[1] == ["wireguard", "0", "0.5", "1", "1.5", "2", "2.5"]
+    assert set(shown.rows[2][1:]) == {"failed"}
+    assert shown.note.endswith("results.csv has 2 more columns: m6, m7")
+
+
+def test_sub_scenarios_that_have_failed_have_a_row() -> None:
+    parent = of_others()
+    parent = replace(parent, sub_scenarios={"delay": parent.scenario, "rate": parent.scenario})
+    done = replace(record(), scenario="delay", measures={"rtt": 0.5})
+    failed = replace(record(), scenario="rate", measures={}, status="Stopped")
+    assert campaign_table(parent, [done, failed]).rows == [["delay", "rtt", "0.5"], ["rate", "–", "failed"]]
+    assert campaign_table(of_others(), [replace(record(), measures={})]).rows == [["done"]]
 
 
 def test_our_reading_of_the_peps_positions_stands_below_its_results() -> None:

@@ -22,7 +22,7 @@ from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.limits import Use, Wrong, folders_used, names_folders, notes, uses, wrong_values
-from openbach_run.openbach.measures import Declared, Measure, check_agreement, in_words
+from openbach_run.openbach.measures import EVERY_STATISTIC, Declared, Measure, check_agreement, in_words
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_scenario
 from openbach_run.openbach.shapes import Shape, check
@@ -247,7 +247,9 @@ def _link_files(campaign: Campaign) -> dict[str, dict[str, str]]:
     names: list[str] = []
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
         listed = scenario.sweep.get("link_files", [])
-        if not isinstance(listed, list) or not all(name in scenario.settings for name in listed):
+        if not isinstance(listed, list) or not all(
+            isinstance(name, str) and name in scenario.settings for name in listed
+        ):
             text = "x-sweep.link_files should be a list of arguments and constants of the scenario"
             raise InputError(f"{campaign.path}: {scenario.name}: {text}")
         names += [name for name in listed if name in campaign.values]
@@ -408,6 +410,8 @@ def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
     every = [column for listed in columns.values() for column in listed]
     if wanted is None or any(f"_{wanted}".endswith(f"_{column}") for column in every):
         return
+    if any(EVERY_STATISTIC in measures for measures in declared.values()):
+        return  # only its end shows what it sends
     key = "plot" if path.suffix in (".yml", ".yaml") else "x-sweep"
     there = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
     raise InputError(

@@ -18,6 +18,10 @@ from openbach_run.results.tables import Table, figure
 
 MOST_COLUMNS = 6
 """Of a table with one row."""
+NOTHING = "–"
+MEDIANS = "medians of what jobs without measures.yml have sent"
+ANY_UNIT = 6, "g"
+"""How figures are written whose size nobody knows: six significant digits."""
 FRAGMENTS, SIDES = "_fragments", ("forward", "return")
 """Columns of satcom_link."""
 
@@ -25,7 +29,10 @@ FRAGMENTS, SIDES = "_fragments", ("forward", "return")
 def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     """A campaign's main measure, from those of its records that are there: a row per combination of the swept
     arguments but the last, which makes the columns, unless that would be one long row. A scenario without arguments has one
-    column, `run`. Its title names the values that are neither swept nor the scenario's defaults."""
+    column, `run`. Its title names the values that are neither swept nor the scenario's defaults. Where neither the scenario nor
+    its jobs say what is the main measure, all of them are shown."""
+    if campaign.measure is None and (every := _all_measures(campaign, records)):
+        return every
     by_cell: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         if record.scenario == campaign.scenario.name:
@@ -56,6 +63,41 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     )
 
 
+def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None:
+    """Everything that the scenario and its sub-scenarios have measured; None if no run has measured anything. A row per
+    measure if each scenario has one cell, else a row per cell with the first measures."""
+    scenarios = (campaign.scenario.name, *campaign.sub_scenarios)
+    done = [one for one in records if one.scenario in scenarios]
+    columns = _measured(done)
+    if not columns:
+        return None
+    swept = [name for name in campaign.values if len({one.arguments.get(name) for one in done}) > 1]
+    by_cell: dict[tuple[str, ...], list[Record]] = {}
+    for one in done:
+        by_cell.setdefault((one.scenario, *(one.arguments.get(name, "") for name in swept)), []).append(one)
+    several = len({one.scenario for one in done}) > 1
+    head = [*(["scenario"] if several else []), *swept]
+    notes = [_note(campaign), MEDIANS, *_clocks(done), *not_locked(done)]
+    rows = []
+    for (scenario, *values), of_cell in by_cell.items():
+        key = [*([scenario] if several else []), *values]
+        if swept:
+            rows.append([*key, *(_shown(of_cell, column, *ANY_UNIT) for column in columns[:MOST_COLUMNS])])
+        else:
+            rows += [[*key, column, _shown(of_cell, column, *ANY_UNIT)] for column in _measured(of_cell) or [NOTHING]]
+    if swept and (others := columns[MOST_COLUMNS:]):
+        notes.append(f"results.csv has {len(others)} more columns: {', '.join(others)}")
+    shown = columns[:MOST_COLUMNS] if swept else ["run"]
+    labels = [*head, *([] if swept else ["measure"])]
+    return Table(campaign.scenario.name, [*labels, *shown], rows, "; ".join(notes), len(labels))
+
+
+def _measured(records: Sequence[Record]) -> list[str]:
+    """The columns of those runs that have finished."""
+    finished = [one for one in records if one.finished]
+    return list(dict.fromkeys(name for one in finished for name in one.measures))
+
+
 def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(cell[name] for name in names)
 
@@ -83,14 +125,19 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
 
 def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     """Median over the seeds and its interval; how many failed, if any did."""
-    found = [record.measures.get(campaign.measure or "") for record in done if record.finished]
+    shown = _shown(done, campaign.measure or "")
+    has_finished = any(record.finished for record in done)
+    return "not sent" if shown in ("done", "failed") and has_finished and MEASURE in campaign.scenario.sweep else shown
+
+
+def _shown(done: Sequence[Record], column: str, digits: int = 2, form: str = "f") -> str:
+    """A column of some runs: the median over the seeds and its interval; how many failed, if any did."""
+    found = [record.measures.get(column) for record in done if record.finished]
     values = [value for value in found if value is not None]
     failed = sum(not record.finished for record in done)
-    if not values and found and MEASURE in campaign.scenario.sweep:
-        return "not sent"
     if not values:
-        return "failed" if failed else ("done" if done else "–")
-    return figure(estimate(values)) + (f" ({failed} failed)" if failed else "")
+        return "failed" if failed else ("done" if done else NOTHING)
+    return figure(estimate(values), digits, form) + (f" ({failed} failed)" if failed else "")
 
 
 def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:

@@ -10,6 +10,8 @@ factor      the column is the statistic times this (default 1)
 title       words for the head of a table and for an axis (default: the column's name in words)
 better      less or more, or left out where neither is
 take        what the column is of a statistic that was sent several times: one of TAKES (default median)
+
+A job without this file measures what it sends: each number is a column, EVERY_STATISTIC.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ TAKES_OF_ALL = ("total_rate", "first_share_pct", "fairness")
 SERIES = "series"
 """No column: the statistic's words in a drawing over time."""
 TAKES = (*TAKES_OF_ONE, *TAKES_OF_ALL, SERIES)
+EACH = "each"
+"""No column itself: every number that the job sends is one, see EVERY_STATISTIC."""
 UNITS = {"s": "s", "ms": "ms", "pct": "%", "mbps": "Mbit/s", "bps": "bit/s", "bytes": "bytes"}
 """As the last part of a name says it, and as it is written."""
 OTHER_COLUMNS = ("scenario", "seed", "status", "virtual_s", "wall_s", "run_id", "capture_hash")
@@ -54,7 +58,7 @@ class Measure:
 
     @property
     def is_column(self) -> bool:
-        return self.take != SERIES
+        return self.take not in (SERIES, EACH)
 
     @property
     def words(self) -> str:
@@ -64,6 +68,9 @@ class Measure:
 
 Declared = Mapping[str, tuple[Measure, ...]]
 """Measures by job."""
+EVERY_STATISTIC = Measure("*", "*", "", "every statistic", take=EACH)
+"""What a job without measures.yml measures (OpenBACH's own have none): the median of each statistic that is a number, in a
+column of its name. What is sent is what counts: their descriptions leave some out, and have patterns for others."""
 
 
 def from_name(column: str) -> Measure:
@@ -122,11 +129,11 @@ def _kept(one: Mapping[str, Any]) -> Measure:
 
 
 def read_measures(folder: Path, job: str, sent: Iterable[str]) -> tuple[Measure, ...]:
-    """The measures of the job in a folder, in the order of its file; none without one. `sent` are the statistics that it
-    declares. Raises InputError."""
+    """The measures of the job in a folder, in the order of its file; EVERY_STATISTIC without one. `sent` are the statistics
+    that it declares. Raises InputError."""
     file = folder / FILE
     if not file.exists():
-        return ()
+        return (EVERY_STATISTIC,)
     content = read_yaml(file)
     if not isinstance(content, dict) or not all(isinstance(column, str) for column in content):
         raise InputError(f"{file}: should be a mapping of columns of results.csv to what they are")

@@ -4,17 +4,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, count
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from openbach_run.openbach.measures import OTHER_COLUMNS, TAKES_OF_ALL, Declared, Measure, from_records, to_records
+from openbach_run.openbach.measures import (
+    EACH,
+    OTHER_COLUMNS,
+    TAKES_OF_ALL,
+    Declared,
+    Measure,
+    from_records,
+    to_records,
+)
 from openbach_run.results import flows
-from openbach_run.results.record import Record, statistics
+from openbach_run.results.record import Record, events, statistics
 from openbach_run.results.run_files import DamagedRecord, is_number, short
 
 Points = list[tuple[float, float]]
@@ -49,8 +59,11 @@ def measures(
     columns of their own, `suffix_column`. A column that two jobs have measured, or that is in `taken` (arguments), gets its
     job's name in front. Nothing if several scenario instances measured something, and none of them is asked for. Raises
     DamagedRecord."""
-    sent = _sent(run_dir, declared, scenario_instance_id)
-    found = [(job, name, value) for job, of_job in sent.items() for name, value in _of_job(declared[job], of_job)]
+    described, each = _by_kind(declared)
+    sent = _sent(run_dir, described, scenario_instance_id)
+    found = [(job, name, value) for job, of_job in sent.items() for name, value in _of_job(described[job], of_job)]
+    if each:
+        found += _each_statistic(run_dir, each, scenario_instance_id)
     often = Counter([*(name for _, name, _ in found), *taken, *OTHER_COLUMNS])
     return {name if often[name] == 1 else f"{job}_{name}": value for job, name, value in found}
 
@@ -76,6 +89,66 @@ def measures_of_all(records: Iterable[Record]) -> dict[str, tuple[Measure, ...]]
     """Of several records: by job, as the first one that has the job has them."""
     kinds = {json.dumps(record.declared): record for record in records}
     return {job: found for record in reversed(kinds.values()) for job, found in measures_of(record).items()}
+
+
+def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[str]]:
+    """The jobs that describe their columns, with these; those of which every statistic is one."""
+    each = [job for job, listed in declared.items() if any(one.take == EACH for one in listed)]
+    return {job: listed for job, listed in declared.items() if job not in each}, each
+
+
+def _each_statistic(
+    run_dir: Path, jobs: Collection[str], scenario_instance_id: int | None
+) -> list[tuple[str, str, float]]:
+    """Job, column and median of each statistic that is a number. Both ends of a transfer may send the same: where a job was
+    started more than once, its columns have the host's name in front, and a number from the second one there on."""
+    sent: dict[tuple[str, int, str, str], list[float]] = {}
+    instances = set()
+    for statistic in statistics(run_dir):
+        metadata = statistic["_metadata"]
+        instance = metadata.get("scenario_instance_id")
+        if metadata["job_name"] not in jobs or scenario_instance_id not in (None, instance):
+            continue
+        instances.add(instance)
+        for name, value in statistic.items():
+            if name != "_metadata" and is_number(value):
+                key = metadata["job_name"], metadata.get("job_instance_id", 0), metadata.get("suffix") or "", name
+                sent.setdefault(key, []).append(float(value))
+    if len(instances) > 1:
+        return []
+    places = _places(run_dir, jobs, scenario_instance_id)
+    found: dict[tuple[str, str], float] = {}
+    for (job, instance, suffix, name), values in sent.items():
+        column = as_column("_".join(filter(None, (places[job].get(instance, ""), suffix, name))))
+        numbered = chain([column], (f"{column}_{number}" for number in count(2)))
+        free = next(one for one in numbered if (job, one) not in found)
+        found[job, free] = OF_ONE["median"](values)
+    return [(job, column, value) for (job, column), value in found.items()]
+
+
+def _places(run_dir: Path, jobs: Collection[str], scenario_instance_id: int | None) -> dict[str, dict[int, str]]:
+    """By job and number of its instance: what distinguishes it from the others of the job, "" if there are none."""
+    hosts: dict[str, dict[int, str]] = {job: {} for job in jobs}
+    for event in events(run_dir):
+        is_start = event["event"] == "job_started" and event["job"] in hosts
+        if is_start and scenario_instance_id in (None, event["scenario_instance_id"]):
+            hosts[event["job"]][event["instance_id"]] = event["entity"]
+    return {job: _distinguished(of_job) if len(of_job) > 1 else {} for job, of_job in hosts.items()}
+
+
+def _distinguished(hosts: Mapping[int, str]) -> dict[int, str]:
+    """`server`, and `server_2` for the second instance there."""
+    often: Counter[str] = Counter()
+    found = {}
+    for instance, host in hosts.items():
+        often[host] += 1
+        found[instance] = host if often[host] == 1 else f"{host}_{often[host]}"
+    return found
+
+
+def as_column(name: str) -> str:
+    """A name as a column has it: `packet_loss` of `packet loss (%)`."""
+    return re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_") or "_"
 
 
 def _sent(run_dir: Path, declared: Declared, scenario_instance_id: int | None) -> dict[str, Sent]:

@@ -29,13 +29,13 @@ class Table:
     labels: int
 
 
-def figure(found: Estimate | None, digits: int = 2) -> str:
-    """`28.50 [28.41–28.77]`: median and interval; a single seed has none."""
+def figure(found: Estimate | None, digits: int = 2, form: str = "f") -> str:
+    """`28.50 [28.41–28.77]`: median and interval; a single seed has none. `form` g: `digits` are significant ones."""
     if found is None:
         return "–"
     if found.low is None or found.high is None:
-        return f"{found.median:.{digits}f}"
-    return f"{found.median:.{digits}f} [{found.low:.{digits}f}–{found.high:.{digits}f}]"
+        return f"{found.median:.{digits}{form}}"
+    return f"{found.median:.{digits}{form}} [{found.low:.{digits}{form}}–{found.high:.{digits}{form}}]"
 
 
 def as_text(shown: Table) -> str:
