@@ -21,7 +21,7 @@ lint:
 	$(DEV) mypy topologies/build.py docs/man/manual.py
 	MYPYPATH=src:kernel/tests $(DEV) mypy kernel/tests/*.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
-	MYPYPATH=pep/tests:jobs/pep/files:src/openbach_run/guest $(DEV) mypy pep
+	MYPYPATH=pep/tests:jobs/satpep/files:src/openbach_run/guest $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)

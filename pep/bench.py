@@ -30,7 +30,7 @@ from statistics import median, quantiles
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
 from lab import ROOT, SERVER, Lab, until
 
-import pep
+import satpep
 from openbach_run.engine.virtual.debian import ensure_tools
 
 ROUNDS = 5
@@ -89,18 +89,18 @@ def path(lab: Lab, command: list[str]) -> Iterator[Running | None]:
     if not command:
         yield None
         return
-    arguments = pep.parse(["A", "run"])
+    arguments = satpep.parse(["A", "run"])
     with lab.inside("pep"):
         program = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        until(lambda: pep.listens(program, PROXY_PORT), f"{command[0]} on port {PROXY_PORT}")
-        pep.put_rules(arguments, [])
+        until(lambda: satpep.listens(program, PROXY_PORT), f"{command[0]} on port {PROXY_PORT}")
+        satpep.put_rules(arguments, [])
     try:
         yield Running(program.pid, Path(command[command.index("-l") + 1]) if "-l" in command else None)
     finally:
         program.send_signal(signal.SIGINT)
         program.wait()
         with lab.inside("pep"):
-            pep.remove_rules(arguments)
+            satpep.remove_rules(arguments)
 
 
 def cpu_s(running: Running | None) -> float:

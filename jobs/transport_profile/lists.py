@@ -15,7 +15,7 @@ sys.path.insert(0, str(HERE / "files"))
 
 import profiles  # noqa: E402
 
-JOBS = ("transport_profile", "pep", "file_transfer")
+JOBS = ("transport_profile", "satpep", "file_transfer")
 TABLE = HERE.parents[1] / "docs/congestion-controls.md"
 CHOICES = re.compile(r"(name: cc\n(?:.+\n)+? *choices: )\[.*\]")
 ROWS = re.compile(r"(<!-- table: make control-lists -->\n).*?(<!-- end of table -->)", re.DOTALL)

@@ -3,7 +3,7 @@
 
     client 10.1.0.2 ── 10.1.0.1 pep 10.2.0.1 ── 10.2.0.2 server        (fd01::/64 and fd02::/64 likewise)
 
-Rules and routes are those of the job (jobs/pep/files/pep.py). Nothing here touches the machine's own network.
+Rules and routes are those of the job (jobs/satpep/files/satpep.py). Nothing here touches the machine's own network.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src/openbach_run/guest"), str(ROOT / "jobs/pep/files")]
+sys.path[:0] = [str(ROOT / "src/openbach_run/guest"), str(ROOT / "jobs/satpep/files")]
 
-import pep  # noqa: E402  the job
+import satpep  # noqa: E402  the job
 
 CLONE_NEWNET = 0x40000000  # linux/sched.h
 HOSTS = ("client", "pep", "server")
@@ -167,12 +167,12 @@ class Satpep:
         limit = (
             (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None
         )
-        arguments = pep.parse(["A", "run"])
+        arguments = satpep.parse(["A", "run"])
         with lab.inside("pep"):
             self.process = subprocess.Popen(
                 [str(program), "-l", str(log), "-u", "", *options], stderr=subprocess.PIPE, text=True, preexec_fn=limit
             )
-            pep.put_rules(arguments, [])
+            satpep.put_rules(arguments, [])
         until(lambda: self.process.poll() is not None or self.events(), "satpep ready")
         assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
 
@@ -206,5 +206,5 @@ class Satpep:
         self.process.send_signal(signal.SIGINT)
         _, said = self.process.communicate(timeout=60)
         with self.lab.inside("pep"):
-            pep.remove_rules(pep.parse(["A", "run"]))
+            satpep.remove_rules(satpep.parse(["A", "run"]))
         return self.process.returncode, said

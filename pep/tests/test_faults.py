@@ -18,7 +18,7 @@ from conftest import StartSatpep
 from lab import CLIENT, LIMIT_S, SERVER, Lab, until
 from test_satpep import fill, receive_all, reset, silence
 
-import pep
+import satpep
 
 MEGABYTE = 1_000_000
 TCP_SAVE_SYN, TCP_SAVED_SYN = 27, 28  # linux/tcp.h
@@ -164,8 +164,8 @@ def test_who_does_not_read_the_statistics_stops_nobody(lab: Lab, program: Path) 
     """1300 connections have more to say than the reader's pipe and satpep's own store hold."""
     with lab.inside("pep"):
         running = subprocess.Popen([program, "-u", "", "-l", "-"], stdout=subprocess.PIPE)
-        until(lambda: pep.listens(running, 5000), "satpep")
-        pep.put_rules(pep.parse(["A", "run"]), [])
+        until(lambda: satpep.listens(running, 5000), "satpep")
+        satpep.put_rules(satpep.parse(["A", "run"]), [])
     assert running.stdout
     try:
         listener = lab.listen()

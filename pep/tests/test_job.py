@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job pep on the host in the middle: proves that a connection goes through, and leaves nothing behind."""
+"""The job satpep on the host in the middle: proves that a connection goes through, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from lab import ROOT, Lab, until
 
-import pep
+import satpep
 from openbach_run.engine.virtual.debian import ensure_tools
 
-JOB = ROOT / "jobs/pep/files/pep.py"
+JOB = ROOT / "jobs/satpep/files/satpep.py"
 SYSTEM = ROOT / "pep/system"
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -34,7 +34,7 @@ def start(lab: Lab, program: Path, tmp_path: Path) -> Iterator[Start]:
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT / "src/openbach_run/guest"),
         "OPENBACH_STATISTICS": str(tmp_path / "statistics"),
-        "JOB_NAME": "pep",
+        "JOB_NAME": "satpep",
     }
     started = []
 
@@ -154,12 +154,12 @@ def test_what_cannot_work_is_an_error_and_leaves_nothing(
 def test_the_rules_that_are_installed_are_those_of_the_job(lab: Lab) -> None:
     """pep/system: what satpep.service sets and takes back."""
     before = state(lab)
-    arguments = pep.parse(["A", "run"])
+    arguments = satpep.parse(["A", "run"])
     with lab.inside("pep"):
-        pep.put_rules(arguments, [])
+        satpep.put_rules(arguments, [])
     of_job = state(lab)
     with lab.inside("pep"):
-        pep.remove_rules(arguments)
+        satpep.remove_rules(arguments)
         for _ in range(2):  # also what an earlier start has left
             lab.run("nft", "-f", str(SYSTEM / "satpep.nft"))
             lab.run(str(SYSTEM / "routes"), "add")

@@ -23,7 +23,7 @@ from conftest import StartSatpep
 from lab import CLIENT, ROOT, SERVER, Lab, until
 from soak import soak
 
-import pep
+import satpep
 
 MEGABYTE = 1_000_000
 RST_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -408,7 +408,7 @@ def test_it_starts_without_root_with_the_capabilities_that_systemd_gives(
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert running.stdout
         assert '"ready"' in running.stdout.readline()
-        pep.put_rules(pep.parse(["A", "run"]), [])
+        satpep.put_rules(satpep.parse(["A", "run"]), [])
     status = Path(f"/proc/{running.pid}/status").read_text()
     client, server = lab.pair(lab.listen())
     client.sendall(b"works")

@@ -165,7 +165,7 @@ WORDS: list[tuple[str, Callable[[str], str]]] = [
     ("jobs/vpn/files/vpn.py", replaced('"""', '"""Other words. ')),
     ("jobs/vpn/files/vpn.py", added("# A comment\n")),
     ("jobs/vpn/files/vpn.yml", replaced("description:", "description: Other words.")),
-    ("jobs/pep/files/pep.yml", replaced("limits: {", "limits: {unit: '', ")),
+    ("jobs/satpep/files/satpep.yml", replaced("limits: {", "limits: {unit: '', ")),
     ("src/openbach_run/guest/director.py", replaced('"""', '"""Other words. ')),
     ("src/openbach_run/guest/director.py", added("\n\n# A comment\n")),
     ("scenarios/geo_loss.json", in_json("description", "other words")),
@@ -188,7 +188,7 @@ USED: list[tuple[str, Callable[[str], str]]] = [
     ("vpn-configs/lib.sh", added("true\n")),
     ("jobs/vpn/files/vpn.py", added("x = 1\n")),
     ("jobs/vpn/files/vpn.yml", replaced("vpn/vpn.py", "vpn/vpn2.py")),
-    ("jobs/pep/files/pep.yml", replaced("flag: --", "flag: --other-")),
+    ("jobs/satpep/files/satpep.yml", replaced("flag: --", "flag: --other-")),
     ("src/openbach_run/guest/director.py", added("x = 1\n")),
     ("scenarios/geo_loss.json", in_json("constants.queue", "codel")),
 ]

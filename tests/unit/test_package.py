@@ -114,7 +114,7 @@ def test_uninstalling_leaves_the_hosts_tools_alone(name: str) -> None:
         assert module == "ansible.builtin.file"
         removed = task.get("loop", [task[module]["path"]])
         assert removed[0] == f"/opt/openbach/agent/jobs/{name}"
-        brought = ("/etc/logrotate.d/satpep",) if name == "pep" else ()
+        brought = ("/etc/logrotate.d/satpep",) if name == "satpep" else ()
         assert all(path.startswith("/usr/local/") or path in brought for path in removed[1:])
 
 
@@ -137,7 +137,7 @@ def test_a_real_agent_gets_the_packages_that_the_virtual_one_gets(name: str) -> 
     installed = {one for task in install for one in task.get("ansible.builtin.apt", {}).get("name", [])}
     assert PACKAGES[name].debian or name == "daemons"  # which reads /proc and needs no program
     assert installed >= set(PACKAGES[name].debian)
-    added = {"pep": {*BUILDING, "passwd"}, "vpn": {one for folder in Additions().all("vpn-configs").values()
+    added = {"satpep": {*BUILDING, "passwd"}, "vpn": {one for folder in Additions().all("vpn-configs").values()
                                                   for one in packages_of(folder)},
              "transport_profile": {"dkms", "linux-headers-{{ ansible_kernel }}"}}  # fmt: skip
     assert installed - set(PACKAGES[name].debian) <= added.get(name, set())

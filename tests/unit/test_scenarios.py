@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from openbach_run.commands.expand import as_text
 from openbach_run.openbach.expand import expand
+from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.scenario import parse_scenario
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
+JOBS = {name: package.job for name, package in load_packages([SCENARIOS.parent / "jobs"]).items()}
 SOURCES = sorted(SCENARIOS.glob("*.yml"))
 
 
@@ -30,10 +35,10 @@ def test_every_file_has_a_source() -> None:
 
 
 def test_positions_are_the_same_in_job_and_scenario() -> None:
-    pep = load_packages([SCENARIOS.parent / "jobs/pep"])["pep"].job
+    pep = load_packages([SCENARIOS.parent / "jobs/satpep"])["satpep"].job
     (position,) = pep.arguments.required
     started = [one.get("start_job_instance", {}) for one in expand(SCENARIOS / "geo.yml")["openbach_functions"]]
-    proxies = {one["entity_name"]: one["pep"]["at"].split(",") for one in started if "pep" in one}
+    proxies = {one["entity_name"]: one["satpep"]["at"].split(",") for one in started if "satpep" in one}
     at = {position: [host for host, positions in proxies.items() if position in positions]
           for position in position.choices}  # fmt: skip
     assert at == {
@@ -43,3 +48,38 @@ def test_positions_are_the_same_in_job_and_scenario() -> None:
         "B": ["satvpn_pop"],
         "B_double": ["satvpn_pop", "satvpn_box"],
     }
+
+
+def with_old_names(scenario: str) -> dict[str, Any]:
+    """A scenario that somebody made before the job `pep` was called satpep."""
+    text = json.dumps(json.loads((SCENARIOS / f"{scenario}.json").read_text()))
+    old: dict[str, Any] = json.loads(text.replace('"satpep": {', '"pep": {').replace(".satpep.", ".pep."))
+    assert "satpep" not in json.dumps(old)
+    return old
+
+
+@pytest.mark.parametrize("scenario", ["geo", "multi_flow"])
+def test_old_names_of_our_jobs_are_understood(scenario: str) -> None:
+    now = json.loads((SCENARIOS / f"{scenario}.json").read_text())
+    read = parse_scenario(with_old_names(scenario), JOBS)
+    assert read == parse_scenario(now, JOBS)
+    assert read.with_constants({"cc_pep": "bbr"}).constants["cc_pep"] == "bbr"
+
+
+def test_the_job_of_openbach_with_an_old_name_is_not_ours() -> None:
+    described = [{"name": "redirect_ifaces", "type": "str", "flag": "-i"}]
+    theirs = Job("pep", "1.3", {"optional": described})
+    ours = load_packages([SCENARIOS.parent / "jobs/satpep"])["satpep"].job
+    start = {"entity_name": "gw", "pep": {"redirect_ifaces": "to_sat"}}
+    content = {"name": "x", "openbach_functions": [{"id": 0, "start_job_instance": start}]}
+    read = parse_scenario(content, {"pep": theirs, "satpep": ours})
+    assert "pep" in read.functions[0]["start_job_instance"]
+    mixed = parse_scenario(with_old_names("geo"), {**JOBS, "pep": theirs})
+    assert not any("pep" in one.get("start_job_instance", {}) for one in mixed.functions)
+
+
+def test_no_job_of_ours_has_the_name_of_one_of_openbach() -> None:
+    """Names of OpenBACH 2.7 and openbach-extra 2.6 that could be ours: a package would take their place on a platform."""
+    theirs = {"pep", "openvpn", "wireguard", "iperf3", "iperf", "nuttcp", "fping", "hping", "quic", "voip_qoe", "vlc"}
+    theirs |= {"tcp_conf_linux", "tcp_buffer", "tc_configure_link", "web_browsing_qoe", "netcat", "socat", "squid"}
+    assert not theirs & JOBS.keys()

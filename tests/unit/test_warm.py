@@ -20,7 +20,7 @@ OF_EVERY_RUN = (
     "file_transfer",
     "lan_link",
     "path_ready",
-    "pep",
+    "satpep",
     "satcom_link",
     "tcp_series",
     "transport_profile",

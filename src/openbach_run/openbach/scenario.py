@@ -130,7 +130,7 @@ class Scenario:
                     if int(function_id) in functions or function_id not in self.only_if:
                         functions[int(function_id)] = _with_value(functions[int(function_id)], path, [[f"${name}"]])
             except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-                text = f"{self.name}: x-same.{name} should be a list of places like 7.start_job_instance.pep.run.cc"
+                text = f"{self.name}: x-same.{name} should be a list of places like 7.start_job_instance.satpep.run.cc"
                 raise InputError(f"{text} ({error!r})") from None
         return replace(self, constants=constants, functions=tuple(functions.values()))
 
@@ -196,8 +196,13 @@ def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:
         raise
 
 
+RENAMED = {"pep": ("satpep", "position")}
+"""Old name of one of our jobs → its name, and an argument by which it is told from OpenBACH's own job of the old name."""
+
+
 def parse_scenario(data: Any, jobs: Mapping[str, Job]) -> Scenario:
-    """The scenario, checked as the backend does when it is created. Raises Malformed."""
+    """The scenario, checked as the backend does when it is created, with our jobs by the names that they have now. Raises
+    Malformed."""
     if not isinstance(data, dict):
         text = "list indices must be integers or slices, not str"
         raise Malformed(500, crash_answer("TypeError", text), "a scenario is a JSON object with a name")
@@ -206,7 +211,7 @@ def parse_scenario(data: Any, jobs: Mapping[str, Job]) -> Scenario:
     if data["name"] is None:
         raise Malformed(409, {"error": "Trying to create an existing Scenario.", "name": None}, "null is no name")
     try:
-        return _parse(data, jobs)
+        return _parse(_with_names_of_now(data), jobs)
     except Refusal as refusal:
         answer = {
             "scenario_name": data["name"],
@@ -218,6 +223,42 @@ def parse_scenario(data: Any, jobs: Mapping[str, Job]) -> Scenario:
         raise Malformed(500, crash_answer(crash.kind, str(crash)), crash.advice) from None
     except RecursionError:
         raise Malformed(500, crash_answer("RecursionError", "maximum recursion depth exceeded")) from None
+
+
+def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
+    """The scenario with the names of RENAMED jobs, also in its x-same; itself if it starts none of them."""
+    functions = data.get("openbach_functions")
+    if not isinstance(functions, list) or not any(isinstance(one, dict) and _renamed_in(one) for one in functions):
+        return data
+    made = {**data, "openbach_functions": [_with_job_names(one) for one in functions]}
+    if isinstance(same := data.get("x-same"), dict):
+        made["x-same"] = {name: _with_place_names(places) for name, places in same.items()}
+    return made
+
+
+def _renamed_in(function: Mapping[str, Any]) -> list[str]:
+    """The old names of our jobs that a function starts."""
+    start = function.get("start_job_instance")
+    if not isinstance(start, dict):
+        return []
+    return [name for name, (_, own) in RENAMED.items() if isinstance(start.get(name), dict) and own in start[name]]
+
+
+def _with_job_names(function: Any) -> Any:
+    if not isinstance(function, dict) or not (old := _renamed_in(function)):
+        return function
+    start = {RENAMED[key][0] if key in old else key: value for key, value in function["start_job_instance"].items()}
+    return {**function, "start_job_instance": start}
+
+
+def _with_place_names(places: Any) -> Any:
+    """The places of arguments (7.start_job_instance.pep.run.cc) with the names of now."""
+    if not isinstance(places, list):
+        return places
+    for name, (now, _) in RENAMED.items():
+        before, after = f".start_job_instance.{name}.", f".start_job_instance.{now}."
+        places = [one.replace(before, after) if isinstance(one, str) else one for one in places]
+    return places
 
 
 def _parse(data: dict[str, Any], jobs: Mapping[str, Job]) -> Scenario:

@@ -185,7 +185,8 @@ def _path(spec: Mapping[str, Any]) -> Route:
         if job == "vpn" and given.get("kind", "none") != "none" and "wait" not in given:
             ends.append(entity)
             kind = given["kind"]
-        if job == "pep" and "wait" not in given and given.get("position") in given.get("at", "").split(","):
+        is_proxy = job in ("satpep", "pep")  # of records of before, too
+        if is_proxy and "wait" not in given and given.get("position") in given.get("at", "").split(","):
             notes.setdefault(entity, []).append("PEP")
     for entity in dict.fromkeys(ends):
         notes.setdefault(entity, []).append("VPN")

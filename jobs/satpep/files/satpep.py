@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job pep: a proxy on this host that splits the TCP connections that pass, until the job is stopped.
+"""OpenBACH job satpep: a proxy on this host that splits the TCP connections that pass, until the job is stopped.
 
 Rules of nftables hand the connections to satpep (pep/ of the repository) or pepsal, a routing table makes their packets local:
 
@@ -29,7 +29,7 @@ import proof
 import resumes
 from command import change, run, started, undo, wait_for
 
-CONFIGURATION = "/opt/openbach/agent/jobs/pep/pep_rstats_filter.conf"
+CONFIGURATION = "/opt/openbach/agent/jobs/satpep/satpep_rstats_filter.conf"
 LIMITS = {
     "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535), "mark": (1, 2**31 - 1), "table": (1, 2**31 - 1),
 }  # fmt: skip
