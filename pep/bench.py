@@ -28,9 +28,9 @@ from pathlib import Path
 from statistics import median, quantiles
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
+import satpep
 from lab import ROOT, SERVER, Lab, until
 
-import satpep
 from openbach_run.engine.virtual.debian import ensure_tools
 
 ROUNDS = 5

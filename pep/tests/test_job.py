@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import satpep
 from lab import ROOT, Lab, until
 
-import satpep
 from openbach_run.engine.virtual.debian import ensure_tools
 
 JOB = ROOT / "jobs/satpep/files/satpep.py"

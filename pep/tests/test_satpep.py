@@ -19,11 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import satpep
 from conftest import StartSatpep
 from lab import CLIENT, ROOT, SERVER, Lab, until
 from soak import soak
-
-import satpep
 
 MEGABYTE = 1_000_000
 RST_ON_CLOSE = struct.pack("ii", 1, 0)
