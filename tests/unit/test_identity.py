@@ -116,8 +116,8 @@ def test_a_control_that_only_a_text_of_the_proxy_names_is_used(checkout: Path) -
     scenario = json.loads(file.read_text())
     starts = [function.get("start_job_instance", {}) for function in scenario["openbach_functions"]]
     for start in starts:
-        if "run" in start.get("pep", {}):
-            start["pep"]["run"]["client_leg"] = "mss=1300,cc=bbr3"
+        if "run" in start.get("satpep", {}):
+            start["satpep"]["run"]["client_leg"] = "mss=1300,cc=bbr3"
     file.write_text(json.dumps(scenario))
     additions = Additions((checkout,))
     jobs = load_packages(additions.jobs, additions)
