@@ -97,8 +97,8 @@ bench-native: # VPNs on this machine's own kernel: half an hour of an idle machi
 bench-pep:
 	$(DEV) python pep/bench.py
 
-scenarios:
-	./openbach-run expand -o scenarios scenarios/*.yml
+scenarios: # those that people open or import as JSON
+	./openbach-run expand -o scenarios $(patsubst %.json,%.yml,$(wildcard scenarios/*.json))
 	$(DEV) python topologies/build.py
 
 vpn-lists:

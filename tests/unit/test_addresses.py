@@ -25,7 +25,7 @@ PACKAGES = load_packages([ROOT / "jobs"])
 JOBS = {name: package.job for name, package in PACKAGES.items()}
 OURS = load_inventory(ROOT / "inventory.yml")
 LONG = load_inventory(ROOT / "topologies/long_thin.yml")
-SCENARIOS = sorted([*(ROOT / "scenarios").glob("*.json"), *(ROOT / "topologies").glob("*.json")])
+SCENARIOS = sorted([*(ROOT / "scenarios").glob("*.yml"), *(ROOT / "topologies").glob("*.json")])
 
 _spec = importlib.util.spec_from_file_location("build_topologies", ROOT / "topologies/build.py")
 assert _spec and _spec.loader
@@ -62,8 +62,9 @@ def test_a_file_has_the_addresses_of_its_inventory(file: Path) -> None:
 
 @pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_no_address_is_anywhere_else(file: Path) -> None:
-    functions = json.dumps(json.loads(file.read_text())["openbach_functions"])
-    inventory = load_inventory(inventory_file(read_scenario(file, JOBS), file, None))
+    read = read_scenario(file, JOBS)
+    functions = json.dumps(read.functions)
+    inventory = load_inventory(inventory_file(read, file, None))
     ports = [port for host in inventory.hosts for port in host.interfaces]
     assert not [text for port in ports for text in (port.address, port.name) if f'"{text}"' in functions]
 

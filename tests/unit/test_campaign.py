@@ -19,6 +19,7 @@ from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
+from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.topology.inventory import load_inventory
@@ -203,10 +204,10 @@ def test_a_link_file_may_be_a_constant(tmp_path: Path) -> None:
     assert given["values"]["link_file"] == str(file)
 
 
-@pytest.mark.parametrize("file", sorted((REPOSITORY / "scenarios").glob("*.json")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted((REPOSITORY / "scenarios").glob("*.yml")), ids=lambda file: file.stem)
 def test_a_person_is_asked_for_six_values_at_most(file: Path) -> None:
     """Each is mandatory and without a default in OpenBACH's web UI. A value with `$` is understood nowhere but here."""
-    scenario = json.loads(file.read_text())
+    scenario = expand(file)
     assert len(scenario["arguments"]) <= 6
     described = {**scenario["constants"], **scenario.get("x-same", {})}
     addresses = scenario.get("x-inventory", {}).get("constants", {})

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from importlib import import_module
@@ -15,6 +14,7 @@ import pytest
 from openbach_run.additions import Additions
 from openbach_run.commands.main import COMMANDS, parser
 from openbach_run.commands.run import campaigns_of, path_of
+from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ def test_no_line_of_text_is_longer_than_120_columns() -> None:
 
 def test_every_argument_and_constant_of_the_scenarios_is_explained() -> None:
     page = (ROOT / "docs/arguments.md").read_text()
-    for file in (ROOT / "scenarios").glob("*.json"):
-        scenario = json.loads(file.read_text())
+    for file in (ROOT / "scenarios").glob("*.yml"):
+        scenario = expand(file)
         for name in (*scenario["arguments"], *scenario.get("x-constants", ())):
             assert f"| `{name}` |" in page

@@ -213,15 +213,15 @@ def test_the_json_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_no_two_functions_have_one_label() -> None:
     """They are how a person tells functions apart, in OpenBACH's web UI as well."""
-    for file in (ROOT / "scenarios").glob("*.json"):
-        labels = [one["label"] for one in json.loads(file.read_text())["openbach_functions"]]
+    for file in (ROOT / "scenarios").glob("*.yml"):
+        labels = [one["label"] for one in expand(file)["openbach_functions"]]
         assert len(labels) == len(set(labels)), file.name
 
 
 def test_no_argument_that_is_swept_has_a_default_too() -> None:
     """The package's README would list a default that the scenario never uses (mixed_cc without a PEP)."""
-    for file in (ROOT / "scenarios").glob("*.json"):
-        sweep = json.loads(file.read_text())["x-sweep"]
+    for file in (ROOT / "scenarios").glob("*.yml"):
+        sweep = expand(file)["x-sweep"]
         assert not sweep["defaults"].keys() & sweep["values"].keys(), file.name
 
 

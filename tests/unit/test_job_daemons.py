@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from test_job_code import load
+
+from openbach_run.openbach.expand import expand
 
 daemons = load("daemons")
 
@@ -91,9 +92,7 @@ def test_an_end_has_ended_when_the_last_look_is_had(tmp_path: Path) -> None:
 
 
 def test_the_vpns_of_lan_stability_are_stopped_after_the_last_looks() -> None:
-    functions = json.loads((Path(__file__).parents[2] / "scenarios/lan_stability.json").read_text())[
-        "openbach_functions"
-    ]
+    functions = expand(Path(__file__).parents[2] / "scenarios/lan_stability.yml")["openbach_functions"]
     ends = {one["id"] for one in functions if one.get("start_job_instance", {}).get("daemons", {}).get("end")}
     (stops,) = [one for one in functions if "stop_job_instances" in one]
     assert len(ends) == 2 and ends < set(stops["wait"]["finished_ids"])

@@ -12,7 +12,7 @@ import pytest
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.lint import lint
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.scenario import parse_scenario, read_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = {name: package.job for name, package in load_packages([ROOT / "tests/data/job_schemas.json"]).items()}
@@ -108,9 +108,9 @@ def test_unknown_keys_of_the_scenario() -> None:
     assert [finding.path for finding in lint(parse_scenario(scenario, SCHEMAS), SCHEMAS)] == ["argument"]
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "scenarios").glob("*.json")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted((ROOT / "scenarios").glob("*.yml")), ids=lambda file: file.stem)
 def test_our_scenarios_are_portable(file: Path) -> None:
-    assert not lint(parse_scenario(json.loads(file.read_text()), OURS), OURS)
+    assert not lint(read_scenario(file, OURS), OURS)
 
 
 CASES_OF_THE_BACKEND = json.loads((ROOT / "tests/data/conformance.json").read_text())

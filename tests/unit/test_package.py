@@ -15,6 +15,7 @@ from test_jobs import package as job_folder
 from openbach_run.additions import Additions, packages_of
 from openbach_run.commands import main
 from openbach_run.errors import InputError
+from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import form_of, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.playbooks import BUILDING, playbooks
@@ -50,8 +51,8 @@ def test_project_has_all_entities_and_scenarios(made: Path) -> None:
     assert all(entity["networks"] and entity["description"] for entity in project["entity"])
     networks = {network["name"] for network in project["network"]}
     assert {network["name"] for entity in project["entity"] for network in entity["networks"]} == networks
-    files = (ROOT / "scenarios").glob("*.json")
-    ours = {file.stem for file in files if "file" not in json.loads(file.read_text()).get("x-inventory", {})}
+    files = (ROOT / "scenarios").glob("*.yml")
+    ours = {file.stem for file in files if "file" not in expand(file).get("x-inventory", {})}
     assert {one["name"] for one in project["scenario"]} == ours
 
 

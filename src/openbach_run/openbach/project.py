@@ -155,7 +155,10 @@ def load_scenarios(
     one that is malformed, unless `leave_out` is to be told of it."""
     jobs = {name: package.job for name, package in packages.items()}
     read: list[tuple[Path, Scenario]] = []
-    for file in sorted(folder.glob("*.json")):
+    files = {
+        file.stem: file for pattern in ("*.yml", "*.json") for file in folder.glob(pattern)
+    }  # JSON if there is both
+    for _, file in sorted(files.items()):
         try:
             read.append((file, read_scenario(file, jobs)))
         except InputError as error:

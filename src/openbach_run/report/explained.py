@@ -125,7 +125,11 @@ class Map:
         return sum(getattr(one, under) == HOLDS for one in self.findings if claim in (None, one.claim))
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+        """The map as JSON, a finding on each line."""
+        fields = asdict(self)
+        findings = ",\n".join(json.dumps(one, ensure_ascii=False) for one in fields.pop("findings"))
+        head = json.dumps(fields, indent=1, ensure_ascii=False).removesuffix("\n}")
+        return f'{head},\n "findings": [\n{findings}\n]}}\n'
 
 
 def words(choice: Choice) -> str:

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The repository holds what people write, and of what commands make only what people open."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = {"alternatives", "assumptions", "templates"}
+"""Folders of reports/ that are no campaign's."""
+OF_A_REPORT = {"report.html", "report.pdf", "results.parquet"}
+MOST_FILES, MOST_LINES = 1100, 150_000
+BINARY = {".pdf", ".parquet", ".png"}
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [Path(name) for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
+
+
+def test_a_campaigns_report_is_three_files() -> None:
+    """Tables, figures, CSV and Markdown are made by `openbach-run report`, but for the pictures that a page shows."""
+    pages = "".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
+    for file in tracked():
+        if file.parts[0] == "reports" and len(file.parts) > 2 and file.parts[1] not in SOURCES:
+            assert file.name in OF_A_REPORT or f"({file})" in pages, file
+
+
+def test_a_scenario_is_json_where_people_open_it() -> None:
+    """The others are made from their YAML by `openbach-run expand`."""
+    made = {file.stem for file in tracked() if file.parent == Path("scenarios") and file.suffix == ".json"}
+    assert not {name for name in made if name.startswith(("lan_", "multipath"))}
+    assert "geo_loss" in made
+
+
+def test_nothing_is_tracked_that_a_program_leaves_behind() -> None:
+    left = re.compile(r"\.(pyc|o|so|ko|tex|log|tar|xz|gz|zip|whl|orig|rej)$|(^|/)(results|build|dist|site)/")
+    assert not [file for file in tracked() if left.search(str(file)) and file.parts[:2] != ("kernel", "build")]
+
+
+def test_the_repository_stays_as_small_as_it_is() -> None:
+    """Whoever needs more has something to delete, or raises the number and says why."""
+    files = tracked()
+    texts = [file for file in files if file.suffix not in BINARY and not (ROOT / file).is_symlink()]
+    lines = sum((ROOT / file).read_bytes().count(b"\n") for file in texts)
+    assert (len(files) < MOST_FILES, lines < MOST_LINES) == (True, True), f"{len(files)} files, {lines} lines"
