@@ -97,5 +97,5 @@ def test_ours_are_of_measures_and_scenarios_that_there_are() -> None:
     for document in yaml.safe_load(PUBLISHED.read_text()).values():
         for one in document["tables"]:
             assert one["measure"] in measures
-            assert all((ROOT / f"scenarios/{name}.json").exists() for name in one["cell"]["scenario"])
+            assert all((ROOT / f"scenarios/{name}.yml").exists() for name in one["cell"]["scenario"])
             assert len(one["figures"]) >= 2
