@@ -8,7 +8,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos fuzz golden bump-debian modules kernel-tests scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint test unit guest vpns pep chaos fuzz house golden bump-debian modules kernel-tests scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: kernel-rebase kernel-export
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
@@ -17,7 +17,7 @@ check: lint test
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/bump_debian.py tests/kernel_rebase.py jobs/vpn/lists.py
+	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/bump_debian.py tests/kernel_rebase.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py docs/man/manual.py
 	MYPYPATH=src:kernel/tests $(DEV) mypy kernel/tests/*.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
@@ -48,6 +48,9 @@ chaos:
 SECONDS := 3600
 fuzz: # mutated inputs for every parser, so long: make fuzz SECONDS=60
 	$(DEV) python tests/fuzz.py --seconds $(SECONDS)
+
+house: # the repository and the code in figures: files, rooms, words, the way of a scenario
+	$(DEV) python tests/house.py
 
 vpns: # builds the programs that no Debian package has: some 30 minutes, once
 	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py tests/guest/test_vpn_failures.py tests/guest/test_vpn_coordinator.py
