@@ -32,7 +32,8 @@ OWN_NUMBERS = 0x6275727374  # "burst"
 
 
 def changes(loss_pct: float, mean_ms: float, seed: int) -> Iterator[tuple[float, bool]]:
-    """From which second on every packet is lost (True), or none; endless. It begins at 0 s."""
+    """Yield the times, in s from 0 on, at which bursts of loss begin (True: every packet is lost)
+    and end (False: none is). Endless."""
     share = loss_pct / 100
     means_ms = {True: mean_ms, False: mean_ms * (1 - share) / share}
     begin = netem.mixed(seed ^ OWN_NUMBERS)

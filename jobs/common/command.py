@@ -46,8 +46,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     limit_s: float | None = None,
 ) -> str:
-    """What the command prints; it reads `text`, or as a batch (of ip or tc) `lines`, and knows `environment` besides its
-    own. Ends the job with the command's own words if it fails, or does not end in time."""
+    """Run a command and return what it prints.
+
+    The command reads `text`, or `lines` as a batch (of ip or tc); `environment` is added to its
+    own. If it fails, or does not end in time, the job ends with the command's own words."""
     words, text = batch(words, lines, text)
     try:
         done = subprocess.run(
@@ -71,14 +73,15 @@ def run(
 
 
 def change(*words: str, lines: Sequence[str] = (), text: str | None = None) -> str:
-    """As `run`; recorded when it has been done."""
+    """Run a command that changes the host, and record it once it has been done."""
     printed = run(*words, lines=lines, text=text)
     record(*words, lines=lines, text=text)
     return printed
 
 
 def undo(*words: str, lines: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
-    """Whatever comes of it: what it removes may not be there."""
+    """Run a command that takes a change back, and ignore its failure: what it removes may not be
+    there."""
     words, text = batch((*words, *(["-force"] if lines else [])), lines, None)
     with suppress(FileNotFoundError):
         subprocess.run(words, check=False, capture_output=True, text=True, input=text, env=_with(environment))
@@ -135,9 +138,11 @@ def wait_for(
     retry_s: float = RETRY_S,
     evidence: Callable[[], str] = str,
 ) -> T:
-    """What `state` returns, as soon as that is true. It is asked again when the kernel tells of a change of `told_by` (LINKS,
-    ROUTES), or where nothing tells of the state every `retry_s`. After `limit_s` the job ends: `what` says what is not
-    there, then comes `evidence`."""
+    """Wait until `state` returns something true, and return that.
+
+    It is called again when the kernel reports a change of `told_by` (LINKS, ROUTES), or every
+    `retry_s` where nothing reports it. After `limit_s` the job ends: `what` says what has not come,
+    then follows `evidence`."""
     end_s = time.monotonic() + limit_s
     with _changes(told_by) as changes:
         while not (met := state()):

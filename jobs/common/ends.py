@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 
 class CommandLine(NamedTuple):
-    """Of the job and of each of its ends. The client's first argument is the server's address."""
+    """The parsers of a job with two ends, and of each end. The client's first argument is the
+    server's address."""
 
     parser: argparse.ArgumentParser
     server: argparse.ArgumentParser

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the arguments of a job may be. The files/ of jobs that need it have links to this file."""
+"""The limits of a job's arguments. The files/ of jobs that need them have links to this file."""
 
 from __future__ import annotations
 

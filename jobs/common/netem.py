@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tc is told about delay and loss: netem's options, and the seeds of its random numbers. For the jobs whose files/
-have a link to this file."""
+"""Options of tc for delay and loss, and the seeds of netem's random numbers. For the jobs whose
+files/ have a link to this file."""
 
 from __future__ import annotations
 
@@ -49,8 +49,11 @@ def number(text: str, least: float, most: float, right: str) -> float:
 
 
 def bucket_bytes() -> int:
-    """What tbf lets through at once. In virtual time its timers are exact, and a packet is enough. In real time they come late,
-    and tokens that do not fit the bucket meanwhile are lost: with one packet the link is up to 15 % too slow."""
+    """Return the size of a token bucket (tbf) in bytes: what it lets through at once.
+
+    In virtual time the timers are exact, and a bucket of one packet is enough. In real time they
+    come late, and tokens that do not fit the bucket meanwhile are lost: with one packet the link is
+    up to 15 % too slow."""
     return PACKET_BYTES if os.environ.get(CLOCK) == "virtual" else REAL_TIME_PACKETS * PACKET_BYTES
 
 

@@ -28,7 +28,7 @@ def wait_listening(server: subprocess.Popen[Any], name: str, port: int) -> None:
 
 
 def is_listening(port: int) -> bool:
-    """Whether a TCP socket of this host listens on the port."""
+    """Return whether a TCP socket of this host listens on the port."""
     return bool(_listeners(port))
 
 

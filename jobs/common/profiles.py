@@ -16,7 +16,7 @@ INSTALLER = "/opt/openbach/agent/jobs/transport_profile/install_modules.py"
 
 
 def names() -> list[str]:
-    """All profiles, Linux's default first."""
+    """Return the names of all profiles, Linux's default first."""
     return sorted(
         (file.parent.name for file in FOLDERS.glob("*/profile.json")), key=lambda name: (name != "cubic", name)
     )
@@ -30,7 +30,8 @@ def described(name: str) -> dict[str, Any]:
 
 
 def is_in_kernel(algorithm: str) -> bool:
-    """Whether sockets of this host can have it. Of one that is not loaded yet a socket asks: for root the kernel loads it."""
+    """Return whether sockets of this host can use the congestion control. A socket asks for one
+    that is not loaded yet: for root, the kernel then loads it."""
     if algorithm in AVAILABLE.read_text().split():
         return True
     with socket.socket() as asks:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What follows from the folders of congestion-controls: `make control-lists` writes it anew.
+"""The lists that follow from the folders of congestion-controls: `make control-lists` writes them
+anew.
 
-The choices of the argument `cc` of three jobs, and the table of docs/congestion-controls.md.
-"""
+They are the choices of the argument `cc` of three jobs, and the table of
+docs/congestion-controls.md."""
 
 from __future__ import annotations
 

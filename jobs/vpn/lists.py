@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What follows from the folders of vpn-configs: `make vpn-lists` writes it anew.
+"""The lists that follow from the folders of vpn-configs: `make vpn-lists` writes them anew.
 
-The choices of the job's `kind` and those of them that are not tested here (files/vpn.yml), the Debian packages that a real
-agent gets (install_vpn.yml), and the table of docs/vpns.md.
-"""
+They are the choices of the job's `kind` and those of them that are not tested here (files/vpn.yml),
+the Debian packages that a real agent gets (install_vpn.yml), and the table of docs/vpns.md."""
 
 from __future__ import annotations
 

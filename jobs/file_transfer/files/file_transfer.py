@@ -225,7 +225,8 @@ def check_congestion_control(wanted: str | None, used: str | None) -> None:
 
 
 def counts_segments(arguments: argparse.Namespace) -> bool:
-    """Whether the sender's kernel knows what it sent again. With QUIC it does not; an endless transfer has no end to ask at."""
+    """Return whether the sender's kernel knows which segments it sent again. With QUIC it does not;
+    an endless transfer has no end at which to ask."""
     return arguments.http != "3" and not iperf3_test(arguments).is_endless
 
 

@@ -35,8 +35,10 @@ class Test(NamedTuple):
 
 
 class Received(NamedTuple):
-    """What came of a transfer, at the receiver. `congestion_control` is the sender's, if the tool tells. `series` has
-    seconds from the start, their length, and bytes. `handshake_time_s` is until a request can be sent, of HTTP."""
+    """The result of a transfer, as the receiver measured it.
+
+    `congestion_control` is the sender's, if the tool tells it. `series` has seconds from the start,
+    their length, and bytes. `handshake_time_s` is the time until a request can be sent (HTTP)."""
 
     seconds: float
     bytes: int
@@ -84,7 +86,8 @@ def report(printed: str, error: str, test: Test) -> dict[str, Any]:
 
 
 def received(read: dict[str, Any], ttfb_s: float | None) -> Received:
-    """What a report says of the receiver. Without its end, which a stopped test has not: the sum of its intervals."""
+    """Return the receiver's side of an iperf3 report. A test that was stopped has no totals: then
+    they are the sums of its intervals."""
     series = [(one["sum"]["start"], one["sum"]["seconds"], one["sum"]["bytes"]) for one in read["intervals"]]
     end = read["end"]
     if total := end.get("sum_received"):

@@ -14,8 +14,9 @@ MOST_MS = 10_000.0
 
 
 class Impairment(NamedTuple):
-    """What happens to the packets of each direction, besides what the link does anyway. Jitter is the standard deviation of
-    the delay, and may change the order of packets; those of `reorder_pct` are not delayed at all."""
+    """The impairment of each direction's packets, besides that of the link itself. Jitter is the
+    standard deviation of the delay, and may change the order of packets; packets of `reorder_pct`
+    are not delayed at all."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0

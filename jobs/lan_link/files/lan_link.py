@@ -80,12 +80,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def losses_pct(arguments: argparse.Namespace) -> tuple[float, float]:
-    """Of both directions, if they are this link's."""
+    """Return the losses of both directions in percent; 0 where they belong to another link."""
     return (arguments.loss, arguments.return_loss) if arguments.loss_at == PLACE else (0.0, 0.0)
 
 
 def devices(interface: str) -> dict[str, str]:
-    """Where netem is, by direction."""
+    """Return the device with netem, by direction."""
     return {"forward": interface, "return": INGRESS}
 
 
@@ -106,12 +106,14 @@ def changes_nothing(arguments: argparse.Namespace) -> bool:
 
 
 def lasts(arguments: argparse.Namespace, loss_pct: float) -> bool:
-    """Whether the losses are bursts that last for a time."""
+    """Return whether the losses are bursts that last for a time, rather than for a number of
+    packets."""
     return bool(arguments.burst_ms) and 0 < loss_pct < 100
 
 
 def netem_line(arguments: argparse.Namespace, number: int, device: str, loss: str, step: int) -> str:
-    """Of direction `number`; each change has a seed of its own, as the old one would begin anew."""
+    """Return the line of a tc batch that sets netem for direction `number`. Each change has a seed
+    of its own: with the old one the same random numbers would begin again."""
     given = arguments.seed
     seed = None if given is None else netem.mixed(netem.mixed(2 * given + number) + step)
     options = f"{profile_options(arguments)}{loss}{netem.seed_option(seed)}"

@@ -62,7 +62,7 @@ def apply(arguments: argparse.Namespace) -> None:
 
 
 def refused_packets() -> int:
-    """How many packets from outside were part of no connection."""
+    """Return the number of packets from outside that belonged to no connection."""
     shown = json.loads(run("nft", "-j", "list", "counters", *TABLE.split()))["nftables"]
     (counter,) = [one["counter"] for one in shown if "counter" in one]
     return int(counter["packets"])

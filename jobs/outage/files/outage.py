@@ -90,7 +90,8 @@ def down(interface: str) -> Iterator[None]:
 
 @contextmanager
 def without_vpns() -> Iterator[None]:
-    """Every job vpn of this host has a file with its process id here, and takes these orders."""
+    """Take this host's VPNs down for the block, and bring them up after it. Each job `vpn` has a
+    file with its process id in VPNS, and obeys these signals."""
     processes = [int(file.read_text()) for file in sorted(VPNS.glob("openbach-vpn*.pid"))]
     for process in processes:
         os.kill(process, FALL)

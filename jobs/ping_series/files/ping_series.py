@@ -59,7 +59,7 @@ def longest_gap_s(answers_s: Sequence[float], begin_s: float, end_s: float) -> f
 
 
 def old_requests(interval_s: float, sent_for_s: float) -> int:
-    """How many were sent in that time."""
+    """Return the number of requests that were sent in that time."""
     return int(sent_for_s / interval_s) + 1 if sent_for_s >= 0 else 0
 
 

@@ -127,7 +127,8 @@ def serve() -> None:
 
 
 def answer(request: dict[str, Any], directory: Path, receivers: list[Receiver]) -> dict[str, Any]:
-    """There is at most one receiver: that of the stream."""
+    """Answer a request of the client: start the receiver of the stream, or end it and report. There
+    is at most one receiver."""
     if "receive" in request:
         while receivers:
             receivers.pop().close()

@@ -36,7 +36,7 @@ MEAN_OVER_S = 600.0
 
 
 class Parameter(NamedTuple):
-    """Of a model; its type is that of its default."""
+    """A parameter of a model: default, range and meaning. Its type is that of the default."""
 
     default: float
     least: float
@@ -45,7 +45,8 @@ class Parameter(NamedTuple):
 
 
 def parameter(default: float, least: float, greatest: float, meaning: str) -> Any:
-    """What a class of parameters has in place of a value: an object has one."""
+    """Declare a parameter in a class of parameters; an object of the class has a number in its
+    place."""
     return Parameter(default, least, greatest, meaning)
 
 
@@ -149,7 +150,7 @@ def one_way_delay_ms(parameters: Constellation, satellite: Satellite, time_s: fl
 
 
 def slant_ranges_km(parameters: Constellation, satellite: Satellite, time_s: float) -> tuple[float, float]:
-    """From the terminal and from the gateway."""
+    """Return the distances to a satellite in km, from the terminal and from the gateway."""
     orbit_km = parameters.orbit_km
     phase = parameters.phase_rad(satellite) + parameters.motion_rad_per_s * time_s
 

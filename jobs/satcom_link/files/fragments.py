@@ -21,7 +21,8 @@ PROGRAM = [
 
 
 class Counter:
-    """From when it is made. What finds the socket's buffer full is counted all the same."""
+    """A counter of an interface's fragments, which counts from when it is made. Fragments that find
+    the socket's buffer full are counted all the same."""
 
     def __init__(self, interface: str) -> None:
         code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in PROGRAM))

@@ -58,7 +58,7 @@ FILE_BYTES = 64 << 20
 
 
 class LinkFileError(ValueError):
-    """What is wrong with a file, in which line and column, and what would be right."""
+    """An error in a link file: line and column, what is wrong there, and what would be right."""
 
     def __init__(self, path: str | os.PathLike[str], text: str, line: int = 0, column: str = "") -> None:
         place = (f", line {line}" if line else "") + (f", column {column}" if column else "")
@@ -72,7 +72,7 @@ class State(NamedTuple):
 
 
 class Change(NamedTuple):
-    """From `time_s` on, `direction` ("forward" or "return") has this state."""
+    """The state of `direction` ("forward" or "return") from `time_s` on."""
 
     time_s: float
     direction: str
@@ -136,7 +136,8 @@ def read(path: str | os.PathLike[str]) -> Iterator[Change]:
 
 
 def _news(changes: Iterable[Change], states: dict[str, State]) -> Iterator[Change]:
-    """Those that change something; `states` has the state of each direction, and is kept up to date."""
+    """Yield the changes that change something. `states` has the state of each direction, and is
+    updated."""
     for change in changes:
         if states.get(change.direction) != change.state:
             states[change.direction] = change.state
@@ -211,7 +212,7 @@ def _plain(value: float) -> str:
 
 
 class _Totals:
-    """Of one direction, up to its newest change."""
+    """The sums over time of one direction, up to its newest change."""
 
     def __init__(self, first: State) -> None:
         self.since_s = 0.0

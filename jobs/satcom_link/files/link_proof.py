@@ -68,7 +68,7 @@ class Counters(Protocol):
 
 
 class Asked(NamedTuple):
-    """What a direction should do when it begins."""
+    """The properties that a direction should have when the run begins."""
 
     rate_bps: float
     delay_ms: float
@@ -87,7 +87,8 @@ class Asked(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """None is what could not be measured: all packets for it were lost."""
+    """The properties that were measured of a direction. None: could not be measured, as all packets
+    for it were lost."""
 
     rate_bps: float | None
     delay_ms: float | None
@@ -138,8 +139,10 @@ def differences(asked: Asked, measured: Measured) -> list[str]:
 
 
 def loss_spread(asked: Asked) -> float:
-    """What the share of lost packets may be off by chance. Losses in bursts of n packets count like 1/(2n - 1) as many
-    independent ones; and one burst more or less tells nothing."""
+    """Return how far the share of lost packets may be off by chance.
+
+    Losses in bursts of n packets count like 1/(2n - 1) as many independent ones; and one burst more
+    or less tells nothing."""
     share = asked.loss_pct / 100
     alike = 2 * asked.burst_packets - 1
     packets = LOSS_PACKETS if share else IDLE_PACKETS
@@ -147,14 +150,17 @@ def loss_spread(asked: Asked) -> float:
 
 
 def full_packets(asked: Asked) -> int:
-    """How many full packets fit into the buffer and pass in LONGEST_BURST_S."""
+    """Return the number of full packets that fit into the buffer and pass in LONGEST_BURST_S."""
     fit = min(asked.buffer_bytes // FULL_BYTES, int(asked.rate_bps * LONGEST_BURST_S / (8 * FULL_BYTES)))
     return min(max(fit, 2), MOST_IN_REAL_TIME if asked.in_real_time else MOST_FULL_PACKETS)
 
 
 def packets_at_once(asked: Asked) -> int:
-    """How many of a burst may leave without waiting, and are not looked at: none of a bucket of one packet. A larger one is
-    filled again while the burst is being sent; what does not fit the buffer then is not sent."""
+    """Return the number of packets of a burst that may leave without waiting, and are not looked
+    at.
+
+    It is 0 for a bucket of one packet. A larger bucket is filled again while the burst is being
+    sent; what does not fit the buffer then is not sent."""
     bucket = asked.bucket_bytes // FULL_BYTES
     if bucket <= 1:
         return 0
@@ -187,8 +193,10 @@ def measure(direction: Direction, asked: Asked, counted: Callable[[], Counters])
 
 
 def _rate_bps(left_ns: dict[int, int], dropped: int) -> float | None:
-    """Of the burst, from the times at which its packets left. The lost ones took their time before they were lost, those
-    that the queue dropped did not."""
+    """Return the rate of a burst in bit/s, from the times at which its packets left.
+
+    Packets that were lost at random took their time before, so they count; those that the queue
+    dropped do not."""
     if len(left_ns) < 2:
         return None
     first, last = min(left_ns), max(left_ns)
@@ -196,7 +204,8 @@ def _rate_bps(left_ns: dict[int, int], dropped: int) -> float | None:
 
 
 def _seen(tap: socket.socket, count: int, limit_s: float) -> dict[int, int]:
-    """When each packet left, in ns, by number; up to the last of them, or until it does not come any more."""
+    """Return the time at which each packet left, in ns, by its number: up to the last one, or until
+    none comes any more."""
     left_ns: dict[int, int] = {}
     end_s = time.monotonic() + limit_s
     while count - 1 not in left_ns and (remaining_s := end_s - time.monotonic()) > 0:

@@ -75,7 +75,7 @@ LINE = re.compile(r"(?P<name>\w+)\s*:(?:\s+(?P<value>.*))?")
 
 
 class PresetError(ValueError):
-    """What is wrong with a satellite's file, in which line, and what would be right."""
+    """An error in a satellite's file: its line, what is wrong, and what would be right."""
 
 
 class Buffer(NamedTuple):

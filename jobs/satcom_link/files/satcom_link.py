@@ -96,8 +96,10 @@ class Direction(NamedTuple):
         return f"q_{self.name}"
 
     def seed_of(self, step: int) -> int | None:
-        """Each change of a netem needs a seed of its own: with the old one it would begin the same losses anew, with none
-        the kernel draws one by chance."""
+        """Return the seed of a netem's change number `step`.
+
+        Each change needs a seed of its own: with the old one netem would begin the same losses
+        again, and without one the kernel draws one by chance."""
         return None if self.seed is None else netem.mixed(netem.mixed(self.seed) + step)
 
 
@@ -156,7 +158,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 class Burst(NamedTuple):
-    """From `time_s` on, `direction` loses every packet, or none."""
+    """A change of a direction at `time_s`: from then on it loses every packet, or none."""
 
     time_s: float
     direction: str
@@ -270,7 +272,8 @@ def varies(arguments: argparse.Namespace) -> bool:
 
 
 def loss_line(direction: Direction, arguments: argparse.Namespace) -> str:
-    """At the begin. Bursts that last for a time are played; so far there is none."""
+    """Return the line of a tc batch with a direction's losses at the beginning. Bursts that last
+    for a time are played later, so they are not in it."""
     in_packets = netem.loss_model(direction.loss_pct, arguments.burst_packets)
     return loss_line_of(direction, "" if bursts_of(direction, arguments) else in_packets)
 
@@ -316,7 +319,7 @@ def clear(both: Both, arguments: argparse.Namespace) -> None:
 
 
 class Counters(NamedTuple):
-    """Of one direction, since its qdiscs were made."""
+    """The counters of one direction, since its qdiscs were made."""
 
     sent_packets: int
     sent_bytes: int
@@ -327,7 +330,7 @@ class Counters(NamedTuple):
 
 
 def counters(both: Both) -> dict[str, Counters]:
-    """By direction; ends the job if a qdisc is no longer there."""
+    """Return the counters by direction. Ends the job if a qdisc is no longer there."""
     shown = {(one["dev"], one["handle"]): one for one in json.loads(run("tc", "-s", "-j", "qdisc", "show"))}
     found = {}
     for one in both:
@@ -346,7 +349,7 @@ def unblock_signals() -> None:
 
 
 class BurstTimes:
-    """Of the bursts of a direction that are over."""
+    """The number and durations of a direction's bursts that have ended."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -448,7 +451,7 @@ def look(both: Both, states: dict[str, State]) -> None:
 
 
 def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> link_proof.Asked:
-    """What the proof is to find."""
+    """Return the properties that the proof should find in a direction."""
     limit = buffer_bytes(direction, arguments.buffer)
     in_packets = arguments.queue in ("codel", "fq_codel") or arguments.buffer.unit == "packets"
     own_pct = 0 if bursts_of(direction, arguments) else direction.loss_pct

@@ -142,7 +142,8 @@ def put_rules(arguments: argparse.Namespace, interfaces: list[str]) -> None:
 
 
 def remove_rules(arguments: argparse.Namespace) -> None:
-    """As far as they are there: also what a killed job has left."""
+    """Remove the rules and routes of the proxy, as far as they are there: also those that a killed
+    job has left."""
     for words in (["nft", "delete", "table", "inet", TABLE], *routing(arguments, "del")):
         undo(*words)
 

@@ -61,7 +61,7 @@ def measured(report: dict[str, Any], added: str) -> dict[str, Any]:
 
 
 def total(directions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of both directions together."""
+    """Return the sums over both directions."""
     summed = ("goodput_bps", "received_bytes", "sent_bytes", "retransmits")
     return {name: sum(one[name] for one in directions) for name in summed}
 

@@ -51,7 +51,8 @@ def dkms(*words: str) -> str:
 
 
 def install(name: str) -> None:
-    """For the running kernel, and by DKMS for each that is installed later; in place of an earlier version."""
+    """Install a module for the running kernel, and with DKMS for each kernel that is installed
+    later; it replaces an earlier version."""
     module, version = package(name)
     for old in set(re.findall(rf"^{re.escape(module)}/(\w+)", dkms("status", module), re.MULTILINE)) - {version}:
         dkms("remove", f"{module}/{old}", "--all")

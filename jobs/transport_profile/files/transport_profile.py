@@ -104,7 +104,7 @@ def size(text: str) -> int | None:
 
 
 def read_back(arguments: argparse.Namespace) -> dict[str, int]:
-    """What the kernel has, of the settings that are not left to their defaults."""
+    """Return what the kernel has, for the settings that are not left at their defaults."""
     found = {name: int((IPV4 / OPTIONS[name]).read_text()) for name in arguments.options}
     if arguments.buffer_bytes is not None:
         most = [int((IPV4 / name).read_text().split()[2]) for name in ("tcp_rmem", "tcp_wmem")]
@@ -113,7 +113,7 @@ def read_back(arguments: argparse.Namespace) -> dict[str, int]:
 
 
 def interfaces() -> list[str]:
-    """All with an Ethernet address, so neither the loopback nor tunnels."""
+    """Return all interfaces with an Ethernet address: neither the loopback nor tunnels."""
     return sorted(one.name for one in INTERFACES.iterdir() if int((one / "type").read_text()) == ETHERNET)
 
 

@@ -22,7 +22,7 @@ ping says nothing of its size: there is another after each interval, until one i
 
 
 def first_mtu(destination_ip: str) -> int:
-    """Of the interface that leads there."""
+    """Return the MTU, in bytes, of the interface that leads there."""
     (route,) = json.loads(run("ip", "-j", "route", "get", destination_ip))
     return int(Path(f"/sys/class/net/{route['dev']}/mtu").read_text())
 
@@ -43,7 +43,7 @@ def largest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:
 
 
 def path_mtu(destination_ip: str) -> int | None:
-    """In bytes; None if nothing comes back."""
+    """Return the path MTU in bytes; None if nothing comes back."""
     begin_s = time.monotonic()
     limit_s = FIRST_LIMIT_S
 

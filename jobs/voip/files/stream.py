@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the packets of one direction that arrived to what a listener hears: loss, delay, jitter, playout, R and MOS."""
+"""The quality of a call, from the packets of one direction that arrived: loss, delay, jitter,
+playout, R and MOS."""
 
 from __future__ import annotations
 
@@ -45,9 +46,12 @@ def jitters_ms(packets: Sequence[Packet]) -> Iterator[float]:
 
 
 def playout_delays_ms(packets: Sequence[Packet], buffer_ms: float) -> Iterator[float]:
-    """How long after it was sent each packet is played: `buffer_ms` after the highest delay of the last packets. Such an
-    adaptive buffer changes its mind between talkspurts only (Moon, Kurose, Towsley, Packet audio playout delay
-    adjustment, Multimedia Systems 6, 1998): a packet of a spurt that comes later than that is of no use."""
+    """Return how long after it was sent each packet is played, in ms: `buffer_ms` after the highest
+    delay of the last packets.
+
+    Such an adaptive buffer changes its delay between talkspurts only (Moon, Kurose, Towsley, Packet
+    audio playout delay adjustment, Multimedia Systems 6, 1998): a packet of a spurt that comes
+    later than that is of no use."""
     recent = deque([packets[0].delay_ms], maxlen=WINDOW_PACKETS)
     spurt, delay_ms = -1, 0.0
     for packet in packets:

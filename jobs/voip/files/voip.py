@@ -88,7 +88,8 @@ def serve() -> None:
 
 
 def answer(request: dict[str, Any], peer_ip: str, directory: Path, receivers: list[Receiver]) -> dict[str, Any]:
-    """There is at most one receiver: that of the call."""
+    """Answer a request of the client: start the receiver of the call, send, or end the receiver and
+    report. There is at most one receiver."""
     if "receive" in request:
         while receivers:
             receivers.pop().close()

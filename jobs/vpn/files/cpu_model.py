@@ -36,7 +36,7 @@ ACK_BYTES = 52
 
 
 class Time(NamedTuple):
-    """What a packet of one direction costs."""
+    """The CPU time that a packet of one direction costs."""
 
     ns_per_packet: float
     ns_per_byte: float
@@ -46,7 +46,7 @@ class Time(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What a VPN's packets cost a CPU, and how many wait for it before others are dropped."""
+    """The CPU time of a VPN's packets, and how many wait for the CPU before others are dropped."""
 
     encrypt: Time
     decrypt: Time
@@ -54,8 +54,8 @@ class Costs(NamedTuple):
 
 
 def find(name: str, kind: str, scale: float, folder: Path = FOLDER) -> Costs:
-    """What a VPN's packets cost the CPU of that profile, `scale` times as slow. Raises ValueError: which file, what is wrong
-    with it."""
+    """Return the costs of a VPN's packets on the CPU of a profile, `scale` times as slow. Raises
+    ValueError that names the file and what is wrong with it."""
     try:
         return _costs(name, kind, scale, folder)
     except RecursionError:
@@ -108,7 +108,7 @@ class Others(NamedTuple):
     rtt_ms: float
 
     def mean_ns(self) -> float:
-        """From one packet to the next, of all."""
+        """Return the mean time from one packet to the next, of all of them, in ns."""
         return self.packet_bytes * 8e9 / (self.number * self.rate_bps)
 
 
@@ -187,7 +187,8 @@ def _locked() -> Iterator[None]:
 
 
 def shown(device: str) -> dict[str, int]:
-    """What this host's CPU has done, and what of it for the device's packets, both directions together."""
+    """Return the counters of this host's CPU, and those of the device's packets, both directions
+    together."""
     sums = ("packets", "bytes", "dropped", "others", "others_dropped")
     found = dict.fromkeys((*sums, "longest_ns"), 0)
     for line in STATE.read_text().splitlines():

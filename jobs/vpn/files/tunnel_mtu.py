@@ -26,7 +26,9 @@ class MtuError(Exception):
 
 
 def framing_of(vpn: Mapping[str, Any]) -> Mapping[str, int] | None:
-    """That of the cipher in force; None of a stream, whose TCP makes packets that fit, and where nobody has measured it.
+    """Return the framing of the cipher in force, in bytes.
+
+    None for a stream, whose TCP makes packets that fit, and for a VPN that nobody has measured.
     Raises MtuError for a cipher that nobody has described."""
     framing: Mapping[str, Any] | None = vpn["framing"]
     if framing is None:
@@ -46,7 +48,7 @@ def framing_of(vpn: Mapping[str, Any]) -> Mapping[str, int] | None:
 
 
 def outer_bytes(framing: Mapping[str, int], inner_bytes: int) -> int:
-    """Of the packet that carries one of `inner_bytes`."""
+    """Return the size of the packet that carries one of `inner_bytes`, in bytes."""
     block = framing["block"]
     return framing["outer"] + -(-(inner_bytes + framing["inner"]) // block) * block
 

@@ -263,7 +263,8 @@ def swap(connection: socket.socket, public: str) -> str:
 
 
 def learnt(connection: socket.socket) -> Way:
-    """What time-outs and the tunnel's MTU follow."""
+    """Return what a TCP connection has learnt of the path: RTT and largest packet, which time-outs
+    and the tunnel's MTU follow."""
     told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
     segment, rtt_us = (struct.unpack_from("=I", told, at)[0] for at in (TCPI_SND_MSS_AT, TCPI_RTT_AT))
     timestamps = TIMESTAMPS_BYTES if told[TCPI_OPTIONS_AT] & TCPI_OPT_TIMESTAMPS else 0
@@ -291,13 +292,15 @@ def _address(shown: str) -> str:
 
 
 def local_networks(arguments: argparse.Namespace, networks: Networks) -> str:
-    """What is behind this end: if nobody has said it, the networks of the interfaces that do not lead to the other end."""
+    """Return the networks behind this end: those given, or else those of the interfaces that do not
+    lead to the other end."""
     own = ip_address(arguments.local_ip)
     return arguments.local_network or " ".join(str(network) for _, network in networks if own not in network)
 
 
 def own_mtu(arguments: argparse.Namespace, networks: Networks) -> int:
-    """Of the interfaces that lead to the other end the smallest, and of what the scenario says of the networks between."""
+    """Return the smallest MTU, in bytes, of the interfaces that lead to the other end and of the
+    networks between, as the scenario states them."""
     own = ip_address(arguments.local_ip)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
         answers = [
@@ -348,7 +351,7 @@ def close_clear_path(arguments: argparse.Namespace) -> None:
 
 
 def open_clear_path(arguments: argparse.Namespace) -> None:
-    """What has to be undone before a packet may go without a tunnel again."""
+    """Undo what keeps packets from going without a tunnel."""
     if arguments.flow_port:
         undo("ip", "rule", "del", *flow_rule(arguments))
     undo("ip", "route", "del", *clear_path(arguments))
@@ -407,7 +410,8 @@ def check_round_trip(arguments: argparse.Namespace, vpn: Mapping[str, Any], rtt_
 
 
 def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
-    """That of the tunnel's own connection, None if it is not TCP. Ends the job if it is not that of this host."""
+    """Return the congestion control of the tunnel's own connection; None if it is not TCP. Ends the
+    job if it is not that of this host."""
     shown = run("ss", "-tinHO", "state", "established", "src", arguments.local_ip, "dst", arguments.remote_ip)
     if not shown:
         return None
@@ -439,8 +443,11 @@ def counted(device: str) -> dict[str, dict[str, int]]:
 
 
 def report(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) -> None:
-    """What went through the tunnel: its interface's counters; of a VPN whose interface has none, or goes with its daemon,
-    which an agent ends first, those of nftables. And how many handshakes there were, where the daemon or a counter tells."""
+    """Send what went through the tunnel, and the number of handshakes where the daemon or a counter
+    tells it.
+
+    The counters are the interface's. A VPN whose interface has none, or whose interface goes with
+    its daemon (which an agent ends first), has those of nftables."""
     known: dict[str, Any] = {}
     has_counters = vpn["device"] and is_there(arguments.device)
     counters = {} if has_counters and vpn["handshake_line"] else counted(arguments.device)
@@ -468,7 +475,7 @@ def coordinator_ip(arguments: argparse.Namespace) -> str:
 def environment_of(
     arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path, networks: Networks
 ) -> dict[str, str]:
-    """What the VPN's scripts get to know."""
+    """Return the environment of the VPN's scripts."""
     coordinator = {
         "VPN_COORDINATOR_IP": coordinator_ip(arguments),
         "VPN_COORDINATOR_TUNNEL_IP": COORDINATOR_TUNNEL_IP.format(arguments.tunnel),
@@ -496,8 +503,9 @@ def environment_of(
 
 
 def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
-    """Where the remote network is routed: into the tunnel's interface; for a VPN that has none to where the other end is, as
-    its policies take the packets there. The marker tells that route from others."""
+    """Return the route to the remote network: into the tunnel's interface; of a VPN without one to
+    where the other end is, as its policies take the packets there. The marker tells that route from
+    others."""
     if has_device:
         return ["via", arguments.remote_tunnel_ip, "dev", arguments.device]
     (out,) = json.loads(run("ip", "-j", "route", "get", arguments.remote_ip))
@@ -632,7 +640,8 @@ def tell_of_the_start(
 
 
 def cpu_of(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> Any:
-    """What packets of the tunnel cost this host, a cpu_model.Tunnel; None where they cost nothing."""
+    """Return the cpu_model.Tunnel that says what the tunnel's packets cost this host; None if they
+    cost nothing."""
     if arguments.cpu == FREE:
         return None
     import cpu_model  # not above: other runs need not read it
@@ -651,7 +660,8 @@ def cpu_of(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> Any:
 def started_coordinator(
     arguments: argparse.Namespace, vpn: Mapping[str, Any], at_end: ExitStack
 ) -> subprocess.Popen[Any] | None:
-    """That of a VPN which has one, if no other host plays it: the server's end starts it, as a job of that role would be."""
+    """Start the coordinator of a VPN that has one, unless another host plays it: the server's end
+    starts it, as a job of that role would be."""
     if not vpn["coordinator"] or arguments.role != "server" or arguments.coordinator_ip:
         return None
     job = [sys.executable, __file__, "--tunnel", str(arguments.tunnel), *given_values(arguments)]
@@ -666,7 +676,8 @@ def given_values(arguments: argparse.Namespace) -> list[str]:
 
 
 def coordinate(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path) -> None:
-    """What brings the ends together, until told to stop. It gets the public material of both ends, one after the other."""
+    """Run the coordinator, which brings the ends together, until told to stop. It gets the public
+    material of both ends, one after the other."""
     folder = scripts(arguments.kind)
     environment = environment_of(arguments, vpn, directory, own_networks())
     check_host(arguments, vpn, environment["PATH"])
@@ -682,12 +693,12 @@ def coordinate(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Pa
 
 
 def public_file(address: str, tunnel: int, role: str = "") -> str:
-    """Where the pasted commands put what `keygen` has printed."""
+    """Return the path where the pasted commands put what `keygen` has printed."""
     return f"/run/vpn-{address}-{tunnel}{role}.public"
 
 
 def made_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> str:
-    """What `keygen` prints: this host's public material."""
+    """Make this host's keys and return what `keygen` prints: the public material."""
     role = "-coordinator" if arguments.role == "coordinator" else ""
     public = run(str(folder / "keygen"), environment=environment, limit_s=LIMIT_S)
     record("mkdir", "-pm", "700", environment["VPN_DIR"])
@@ -700,8 +711,11 @@ def made_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[
 
 
 def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> Way:
-    """What TCP has learnt of the path. Makes this end's keys, and leaves the other end's public ones where `up` finds them.
-    Pasted, the commands make new keys and exchange them as files."""
+    """Make this end's keys, exchange the public ones, and return what TCP has learnt of the path
+    meanwhile.
+
+    The other end's public keys are left where `up` finds them. Pasted, the commands make new keys
+    and exchange them as files."""
     public = made_keys(arguments, folder, environment)
     if (file := environment.get("VPN_COORDINATOR_PUBLIC")) is not None:
         address = coordinator_ip(arguments)
@@ -715,7 +729,7 @@ def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapp
 
 
 def own_words(environment: Mapping[str, str]) -> dict[str, str]:
-    """What is not any shell's."""
+    """Return the variables that are the VPN job's own, without those of any shell."""
     return {name: value for name, value in environment.items() if name.startswith("VPN_")}
 
 
@@ -761,7 +775,8 @@ def lead_into_tunnel(arguments: argparse.Namespace, has_device: bool, at_end: Ex
 
 
 def changes_of_interfaces() -> socket.socket:
-    """As long as it is open, this process gets SIGIO when an interface or an address of this host comes, goes or changes."""
+    """Open a socket by which this process gets SIGIO when an interface or an address of this host
+    comes, goes or changes."""
     changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     changes.bind((0, LINKS | RTMGRP_IPV4_IFADDR))
     fcntl.fcntl(changes, fcntl.F_SETOWN, os.getpid())
@@ -786,7 +801,7 @@ def stopped_by(
 
 
 def next_signal(limit_s: float) -> int | None:
-    """None if none has come in that time; 0 waits for ever."""
+    """Wait for the next signal and return it; None if none has come in time. 0 waits for ever."""
     watched = {*SIGNALS, *WATCHED, FALL}
     if not limit_s:
         return signal.sigwait(watched)

@@ -66,7 +66,8 @@ def values_in(text: str) -> dict[str, str]:
 
 
 def not_had(kind: str, given: Mapping[str, str]) -> str:
-    """What is wrong with values for a VPN, before any of its scripts runs; "" if it has them."""
+    """Return what is wrong with values for a VPN, before any of its scripts runs; "" if the VPN has
+    them all."""
     vpn = describe(kind)
     files = [*scripts(kind).iterdir(), CONFIGS / "lib.sh"]
     read = "".join(file.read_text(errors="replace") for file in files if file.is_file())
