@@ -130,6 +130,23 @@ def test_names_everything_that_is_missing(fake: FakeController) -> None:
     assert not fake.scenarios
 
 
+def test_asks_the_agents_not_the_database(fake: FakeController) -> None:
+    fake.absent = ["vpn"]
+    with pytest.raises(SetupError) as caught:
+        engine_of(fake).prepare(quiet)
+    assert "the job vpn is not installed on 10.0.0.1, the agent of satvpn_box: install it" in str(caught.value)
+    assert not fake.scenarios
+
+
+def test_an_agent_that_does_not_answer_is_named(fake: FakeController) -> None:
+    fake.unreachable = "10.0.0.1"
+    with pytest.raises(SetupError) as caught:
+        engine_of(fake).prepare(quiet)
+    text = str(caught.value)
+    assert "the agent of satvpn_box, 10.0.0.1, does not answer the controller: Cannot connect socket" in text
+    assert "not installed" not in text
+
+
 @pytest.mark.parametrize(
     ("method", "end", "status", "words"),
     [

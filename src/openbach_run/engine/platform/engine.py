@@ -150,7 +150,12 @@ class ControllerEngine:
             elif (address := agents[entity]) is None:
                 yield f"the entity {entity} has no agent: attach one"
             else:
-                installed = {job["name"] for job in self._controller.get("job/", address=address)["installed_jobs"]}
+                # its database alone may be wrong: with `update` the controller asks the agent
+                answer = self._controller.get("job/", address=address, update="")
+                if reason := _unreachable(answer.get("errors", ())):
+                    yield f"the agent of {entity}, {address}, does not answer the controller: {reason}; start it there again"
+                    continue
+                installed = {job["name"] for job in answer["installed_jobs"]}
                 for job in sorted(jobs - installed - set(absent)):
                     yield f"the job {job} is not installed on {address}, the agent of {entity}: install it"
 
@@ -401,6 +406,13 @@ def _fetched(run_dir: Path) -> int | None:
     with suppress(OSError, ValueError, KeyError, TypeError, DamagedRecord):
         return int(run_files.document(run_dir.with_suffix(""), FETCHED)["scenario_instance_id"])
     return None
+
+
+def _unreachable(errors: Sequence[Mapping[str, Any]]) -> str:
+    """Why the controller could not ask an agent for its jobs; nothing if it could. Another error there is about a job that
+    the agent has and the controller does not know."""
+    said = [error["response"] for error in errors if isinstance(error.get("response"), dict)]
+    return "; ".join(str(one.get("error", "no reason given")) for one in said)
 
 
 def _version(said: str, form: str | None) -> str:
