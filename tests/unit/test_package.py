@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -219,6 +220,29 @@ def test_instructions_tell_the_form_by_a_job_and_end_what_is_left(made: Path) ->
     assert "get_job_infos.py fping | grep ansible_distribution_" in text
     assert "stop_all_job_instances.py" in text
     assert "-j vpn" in text
+
+
+def test_instructions_say_how_to_check_an_install(made: Path) -> None:
+    text = (made / "README.md").read_text()
+    installs = re.findall(r"install_jobs\.py .* -a (\S+)", text)
+    assert installs
+    assert installs == re.findall(r"list_installed_jobs\.py (\S+) --update", text)
+
+
+def test_instructions_leave_no_job_out_without_a_word(made: Path) -> None:
+    text = (made / "README.md").read_text()
+    added = set(re.findall(r"add_job\.py (\S+) -t", text))
+    (said,) = re.findall(r"^Not in this list, because no scenario of the package starts them: (.*)\. Their", text, re.M)
+    left_out = set(re.findall(r"`(\w+)`", said))
+    packed = {file.name.removesuffix(".tar.gz") for file in (made / "jobs-2.7").iterdir()}
+    assert (added | left_out, added & left_out) == (packed, set())
+
+
+def test_a_description_does_not_name_some_values_as_if_they_were_all(made: Path) -> None:
+    """The web UI shows nothing else of the values."""
+    project = json.loads((made / "project.json").read_text())
+    texts = {scenario["arguments"]["vpn"] for scenario in project["scenario"] if "vpn" in scenario["arguments"]}
+    assert [text for text in texts if "another" not in text] == []
 
 
 @pytest.mark.parametrize(

@@ -302,12 +302,21 @@ Installing a job adds the Debian packages that it uses and its own files; uninst
 {add_jobs}
 ```
 
-Agents are those of `inventory.yml`; on each the jobs that its entity needs. One command after the other: each waits for its
+{left_out}Agents are those of `inventory.yml`; on each the jobs that its entity needs. One command after the other: each waits for its
 playbooks, and many at once overload a small controller.
 
 ```sh
 {install_jobs}
 ```
+
+`install_jobs.py` can say that an operation was successful although the agent then refuses the job. What an agent really has,
+it says itself; with `--update` the controller asks it (`GET job?address=ADDRESS&update`) and corrects its own list:
+
+```sh
+{check_jobs}
+```
+
+A job that should be there and is not listed is to be installed again. An agent that did not answer is under `errors`.
 
 ## 2. Project
 
@@ -355,6 +364,15 @@ A job's log is in `/var/log/openbach/JOB_*.log` on its agent, and in the collect
 """
 
 
+def _left_out(jobs: Sequence[str]) -> str:
+    """Why the list of jobs to add does not have all that are packed."""
+    if not jobs:
+        return ""
+    names = ", ".join(f"`{job}`" for job in jobs)
+    text = f"Not in this list, because no scenario of the package starts them: {names}. Their packages are for scenarios of"
+    return f"{text} yours,\nand are added the same way.\n\n"
+
+
 def argument_table(scenarios: Sequence[Scenario], packages: Mapping[str, Package]) -> str:
     """The arguments of all scenarios, with a value to type and what else there is."""
     jobs = {name: package.job for name, package in packages.items()}
@@ -383,6 +401,11 @@ def instructions(
     return INSTRUCTIONS.format(
         project=name,
         add_jobs="\n".join(f"python3 add_job.py {job} -t jobs-2.7/{job}.tar.gz" for job in jobs),
+        left_out=_left_out(sorted(packages.keys() - set(jobs))),
+        check_jobs="\n".join(
+            f"python3 list_installed_jobs.py {address[entity_name]} --update   # {entity_name}: {', '.join(listed)}"
+            for entity_name, listed in needed.items()
+        ),
         install_jobs="\n".join(
             f"python3 install_jobs.py -j {' '.join(listed)} -a {address[entity_name]}   # {entity_name}"
             for entity_name, listed in needed.items()
