@@ -31,7 +31,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, with_addresses
 from openbach_run.openbach.job_folders import Package, faults, load_packages
 from openbach_run.openbach.limits import argument_choices
-from openbach_run.openbach.playbooks import playbooks
+from openbach_run.openbach.playbooks import ARCHIVE, playbooks
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, read_scenario
 from openbach_run.openbach.values import jobs_started
@@ -219,9 +219,14 @@ def jobs_by_entity(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
 
 def pack(folder: Path, made: Mapping[str, str]) -> bytes:
     """A job's folder as a .tar.gz with `files/` at its root, links followed; `made` has texts by path, in place of a file or
-    beside the others."""
+    beside the others. What is in files/ is there a second time, in one piece for the playbook."""
     contents = {file.relative_to(folder).as_posix(): (file.read_bytes(), file.stat().st_mode) for file in walk(folder)}
     contents |= {name: (text.encode(), 0) for name, text in made.items()}
+    files = {name.removeprefix("files/"): one for name, one in contents.items() if name.startswith("files/")}
+    return _archive({**contents, ARCHIVE: (_archive(files), 0)})
+
+
+def _archive(contents: Mapping[str, tuple[bytes, int]]) -> bytes:
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
         for name, (content, mode) in sorted(contents.items()):
