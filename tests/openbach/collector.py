@@ -173,12 +173,12 @@ def answers(found: re.Match[str], by_name: dict[str, list[Point]]) -> Iterator[d
                 yield {"name": name, "columns": ["key", "value"], "values": [[key, value] for value in values]}
         else:
             wanted = found["fields"].strip()
-            names = sorted({key for point in points for key in (*point.fields, *point.tags)})
+            columns = sorted({key for point in points for key in (*point.fields, *point.tags)})
             if wanted != "*":
-                names = [one for one in names if one in {part.strip().strip('"') for part in wanted.split(",")}]
+                columns = [one for one in columns if one in {part.strip().strip('"') for part in wanted.split(",")}]
             ordered = sorted(points, key=lambda point: point.time_ms)[: int(found["limit"] or len(points))]
-            rows = [[point.time_ms, *(point[one] for one in names)] for point in ordered]
-            yield {"name": name, "columns": ["time", *names], "values": rows}
+            rows = [[point.time_ms, *(point[one] for one in columns)] for point in ordered]
+            yield {"name": name, "columns": ["time", *columns], "values": rows}
 
 
 def search_logs(store: Store, body: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import layer
 
@@ -78,16 +79,21 @@ def inside(arguments: argparse.Namespace, layer_of: Path, temporary: Path) -> in
              str(HERE / "inside.py"), str(arguments.checkout.resolve()), str(arguments.extra.resolve()), str(layer_of),
              str(temporary), str(arguments.output.resolve()), "--only", arguments.only]  # fmt: skip
     words += ["--hold"] if arguments.hold else []
-    with subprocess.Popen(words, cwd=REPOSITORY) as running:
-        while True:
-            try:
-                return running.wait()
-            except KeyboardInterrupt:  # it has got the signal too, and ends
-                if running.poll() is None:
-                    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    running = subprocess.Popen(words, cwd=REPOSITORY)
+    try:
+        return running.wait()
+    finally:  # with unshare the first process inside ends, and the kernel ends all the others there
+        running.kill()  # unshare takes no other signal
+        running.wait()
+
+
+def end(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def main() -> int:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
     arguments = parse()
     ensure_tools(TOOLS)
     temporary = Path(tempfile.mkdtemp(prefix="ob-platform-"))
