@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine import BYTES, NAME, write_scenario
+from engine import BYTES, NAME, TABLE, TABLE_TEXT, write_scenario
 from launching import NETEM, has_netem, said
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from record import Record
@@ -57,7 +57,7 @@ class Hand:
         self.page.get_by_label("Username").fill(login)
         self.page.get_by_label("Password").fill(password)
         self.click("button", "Authenticate")
-        expect(self.page.get_by_label("Username")).to_be_hidden()
+        expect(self.page.get_by_label("Username")).to_be_hidden(timeout=LIMIT_MS)
 
     def click(self, role: str, name: str) -> None:
         self.page.get_by_role(role, name=name, exact=True).first.click()  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ class Hand:
         self.clicks += 1
         self.record.count("clicks")
         dialog = self.page.get_by_role("dialog")
-        expect(dialog.get_by_role("button", name="Launch")).to_be_visible()
+        expect(dialog.get_by_role("button", name="Launch")).to_be_visible(timeout=LIMIT_MS)
         return [label.removesuffix("*").strip() for label in dialog.locator("label").all_inner_texts()]
 
     def fill(self, values: Mapping[str, str]) -> None:
@@ -99,10 +99,10 @@ class Hand:
         panel = self.page.locator(
             ".MuiListItemButton-root:visible", has=self.page.get_by_text("Delete Selected Instances")
         )
-        expect(panel.first).to_be_visible()
+        expect(panel.first).to_be_visible(timeout=LIMIT_MS)
         self.page.locator(".MuiListItemButton-root:visible").filter(has_not_text="Delete Selected").first.click()
         self.clicks += 1
-        expect(self.page.get_by_role("dialog")).to_be_visible()
+        expect(self.page.get_by_role("dialog")).to_be_visible(timeout=LIMIT_MS)
 
     def close(self) -> None:
         self.page.get_by_role("dialog").get_by_role("button", name="OK").click()
@@ -110,7 +110,7 @@ class Hand:
     def import_scenario(self, file: Path) -> None:
         self.page.locator("input[type=file]").first.set_input_files(str(file))
         self.click("button", "Import Scenario")
-        expect(self.page.get_by_role("heading", name=f"Scenario {file.stem}")).to_be_visible()
+        expect(self.page.get_by_role("heading", name=f"Scenario {file.stem}")).to_be_visible(timeout=LIMIT_MS)
 
 
 def shrink(file: Path) -> None:
@@ -149,7 +149,7 @@ def click_all(run: Run) -> None:
             {"vpn": "openvpn_udp", "pep": "none", "cc": "bbr", "loss": "0", "size": str(BYTES)},
             pictures=True,
         )
-        for name in ("geo", "web"):
+        for name in ("geo",):
             values = {argument: run.values()[argument] for argument in run.arguments_of(name)}
             launch_by_clicks(run, hand, name, values, pictures=False, netem=there)
         run.record.check("the web UI has no error of its own on these pages", not errors, "; ".join(errors)[:300])
@@ -206,20 +206,18 @@ def launch_by_clicks(
 
 def picture_of_table(run: Run, browser: Browser) -> None:
     """The table that our command makes, as a terminal shows it."""
-    scenario, results = run.temporary / f"{NAME}.json", run.temporary / "results-table"
-    cells = ("vpn=none,openvpn_udp,openvpn_tcp", "cc=bbr", f"size={BYTES}")
-    options = ("--seeds", "1", "--engine", "controller", "--results", str(results), "--quiet")
-    running = run.command(str(scenario), *cells, *options)
-    text, _ = running.communicate(timeout=600)
-    run.record.check("the table of three cells", running.returncode == 0, f"exit code {running.returncode}")
-    run.record.show(text)
-    typed = f"$ openbach-run {NAME}.json vpn=none,openvpn_udp,openvpn_tcp cc=bbr size={BYTES} --engine controller"
+    file = run.temporary / TABLE_TEXT
+    if not file.exists():
+        run.record.say("no picture of the table: part 3 was not done")
+        return
+    text = file.read_text()
+    typed = f"$ openbach-run {NAME}.json {' '.join(TABLE)} size={BYTES} --engine controller"
     page = browser.new_page(viewport={"width": 1000, "height": 320})
     style = "background:#1e1e1e;color:#e6e6e6;font:15px monospace;padding:1rem;margin:0"
     page.set_content(
         f"<body style='margin:0'><pre style='{style}'>{html.escape(typed)}\n\n{html.escape(text)}</pre></body>"
     )
-    file = Path(run.record.picture("openbach-5-table"))
-    page.locator("pre").screenshot(path=file)
-    shrink(file)
+    picture = Path(run.record.picture("openbach-5-table"))
+    page.locator("pre").screenshot(path=picture)
+    shrink(picture)
     page.close()
