@@ -161,7 +161,7 @@ class Host:
             "/bin/sh", "-c", "cd /proc && for p in [0-9]*; do echo $p $(tr '\\0' ' ' < $p/cmdline); done 2>/dev/null"
         )
         split = [line.partition(" ") for line in shown.splitlines()]
-        return {int(pid): text.strip() for pid, _, text in split if text.strip()}
+        return {int(pid): text.strip() for pid, _, text in split if pid.isdigit() and text.strip()}
 
     def network(self) -> str:
         """Interfaces, addresses, rules, routes, qdiscs and firewall rules as a text to compare."""

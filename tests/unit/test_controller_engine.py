@@ -47,6 +47,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeController]:
     monkeypatch.setattr(rest, "LOG_IN_LIMIT_S", 0.1)
     monkeypatch.setattr(engine_module, "ARRIVAL_LIMIT_S", 0.05)
     monkeypatch.setattr(engine_module, "LEFTOVERS_LIMIT_S", 0.05)
+    monkeypatch.setattr(engine_module, "SETTLED_S", 0.05)
+
     monkeypatch.setattr(reasons, "LOGS_LIMIT_S", 0.05)
     jobs = sorted(PACKAGES)
     entities: dict[str, str | None] = {f"satvpn_{host}": f"10.0.0.{index}" for index, host in enumerate(HOSTS)}
@@ -530,6 +532,30 @@ def test_a_job_that_a_stop_has_missed(fake: FakeController, tmp_path: Path, stub
     else:
         stopped_while_running(fake, tmp_path, engine)
         assert fake.left == []
+
+
+def test_jobs_that_are_started_after_the_stop(fake: FakeController, tmp_path: Path) -> None:
+    """As 2.7.0 does: the instance has its stop date, and its director goes on starting functions for some seconds."""
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    fake.functions = []
+    stopped_at: list[int] = []
+
+    def stop() -> tuple[int, Any]:
+        fake.stopped = True
+        stopped_at.append(fake.polls)
+        return 204, None
+
+    def shown() -> tuple[int, Any] | None:
+        if stopped_at and fake.polls == stopped_at[0] + 2:
+            fake.left, fake.functions = [LEFT], [{"id": 0, "label": "server", "status": "Finished", "job": LEFT}]
+        return 200, fake.instance(7)
+
+    fake.fail("POST", "scenario_instance/7/", stop)
+    fake.fail("GET", "scenario_instance/7/", *[shown] * 1000)
+    stopped_while_running(fake, tmp_path, engine)
+    assert len(fake.functions) == 1
+    assert fake.left == []
 
 
 # Why a run failed
