@@ -64,9 +64,8 @@ def playbooks(package: Package) -> dict[str, str]:
     job = package.job.name
     programs = sorted(file.parent.name for file in package.files.glob("*/Makefile"))
     packages = list(dict.fromkeys([*package.debian, *(BUILDING if programs else ())]))
-    install = (
-        INSTALL + (PACKAGES.format(job=job, packages=", ".join(packages)) if packages else "") + FILES.format(job=job, archive=ARCHIVE)
-    )
+    install = INSTALL + (PACKAGES.format(job=job, packages=", ".join(packages)) if packages else "")
+    install += FILES.format(job=job, archive=ARCHIVE)
     install += "".join(PROGRAM.format(job=job, program=one, programs=PROGRAMS) for one in programs)
     paths = [f"/opt/openbach/agent/jobs/{job}", *(f"{PROGRAMS}/{one}" for one in programs)]
     made = {f"install_{job}.yml": install, f"uninstall_{job}.yml": UNINSTALL.format(job=job, paths=", ".join(paths))}

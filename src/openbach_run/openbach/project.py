@@ -307,21 +307,21 @@ Installing a job adds the Debian packages that it uses and its own files; uninst
 {add_jobs}
 ```
 
-{left_out}Agents are those of `inventory.yml`; on each the jobs that its entity needs. One command after the other: each waits for its
-playbooks, and many at once overload a small controller.
+{left_out}Agents are those of `inventory.yml`; on each the jobs that its entity needs. One command after the other: each waits
+for its playbooks, and many at once overload a small controller.
 
 ```sh
 {install_jobs}
 ```
 
-`install_jobs.py` can say that an operation was successful although the agent then refuses the job. What an agent really has,
-it says itself; with `--update` the controller asks it (`GET job?address=ADDRESS&update`) and corrects its own list:
+`install_jobs.py` can say that an operation was successful before its playbook has ended, or although the agent then refuses
+the job. What an agent really has, it says itself; with `--update` the controller asks it (`GET job?address=ADDRESS&update`) and corrects its own list:
 
 ```sh
 {check_jobs}
 ```
 
-A job that should be there and is not listed is to be installed again. An agent that did not answer is under `errors`.
+A job that is not listed some minutes later is to be installed again. An agent that did not answer is under `errors`.
 
 ## 2. Project
 
