@@ -315,7 +315,8 @@ for its playbooks, and many at once overload a small controller.
 ```
 
 `install_jobs.py` can say that an operation was successful before its playbook has ended, or although the agent then refuses
-the job. What an agent really has, it says itself; with `--update` the controller asks it (`GET job?address=ADDRESS&update`) and corrects its own list:
+the job. What an agent really has, it says itself; with `--update` the controller asks it (`GET job?address=ADDRESS&update`)
+and corrects its own list:
 
 ```sh
 {check_jobs}
