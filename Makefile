@@ -8,7 +8,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos fuzz house golden bump-debian modules kernel-tests scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint test unit guest vpns pep chaos fuzz house golden bump-debian modules kernel-tests openbach scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: kernel-rebase kernel-export
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
@@ -23,6 +23,7 @@ lint:
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/satpep/files:src/openbach_run/guest $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
+	MYPYPATH=src:tests/openbach $(DEV) mypy tests/openbach
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
@@ -63,6 +64,9 @@ bump-debian: # today's Debian packages in debian.lock, then golden cells and REA
 
 kernel-tests: # the kernel's own tests, with our patches and without: two kernels are built; two hours of two cores, 6 GB
 	$(DEV) python kernel/tests/run.py $(TESTS)
+
+openbach: # a real OpenBACH from a checkout, in namespaces, and this project on it: an hour of two cores, root; make openbach OPENBACH=CHECKOUT
+	$(DEV) python tests/openbach/run.py $(OPENBACH)
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 CSV = """\
 @agent_name,@job_instance_id,@job_name,@owner_scenario_instance_id,@scenario_instance_id,@stored_file,@suffix,bytes,\
@@ -34,6 +35,11 @@ class FakeController:
     scenarios: dict[str, Any] = field(default_factory=dict)
     entities: dict[str, str | None] = field(default_factory=dict)
     installed: list[str] = field(default_factory=list)
+    """On every agent, as its database has it."""
+    absent: list[str] = field(default_factory=list)
+    """Of these, what no agent has."""
+    unreachable: str = ""
+    """Address of an agent that does not answer."""
     jobs: list[str] = field(default_factory=list)
     polls_until_end: int = 2
     final_status: str = "Finished Ok"
@@ -81,7 +87,7 @@ class FakeController:
             case "GET", ["project", name]:
                 return 404, {"error": "The requested Project is not in the database", "project_name": name}
             case "GET", ["job"] if query:
-                return 200, {"agent": query, "installed_jobs": [{"name": name} for name in self.installed]}
+                return 200, self.jobs_on(parse_qs(query, keep_blank_values=True))
             case "GET", ["job"]:
                 return 200, [self.job(name) for name in self.jobs]
             case "GET", ["project", _, "scenario", name] if name not in self.scenarios:
@@ -120,6 +126,19 @@ class FakeController:
             case "GET", ["scenario_instance", _, "csv"]:
                 return self.csv
         return 404, {"error": f"no route {method} {path}"}
+
+    def jobs_on(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        """As 2.7.0 answers: only with `update` the agent is asked, and what it has not is deleted from the database."""
+        (address,) = query["address"]
+        errors: list[dict[str, Any]] = []
+        if "update" in query and address == self.unreachable:
+            reason = f"Cannot connect socket to its destination ('{address}', 1112): [Errno 111] Connection refused"
+            errors.append({"response": {"error": reason}, "returncode": 422})
+        elif "update" in query:
+            self.installed = [name for name in self.installed if name not in self.absent]
+            errors.append({"message": "A Job on the Agent is not found in the database", "job_name": "of_another"})
+        jobs = [{"name": name} for name in self.installed]
+        return {"agent": address, "installed_jobs": jobs, **({"errors": errors} if errors else {})}
 
     def job(self, name: str) -> dict[str, Any]:
         return {

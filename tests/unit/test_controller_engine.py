@@ -47,6 +47,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeController]:
     monkeypatch.setattr(rest, "LOG_IN_LIMIT_S", 0.1)
     monkeypatch.setattr(engine_module, "ARRIVAL_LIMIT_S", 0.05)
     monkeypatch.setattr(engine_module, "LEFTOVERS_LIMIT_S", 0.05)
+    monkeypatch.setattr(engine_module, "SETTLED_S", 0.05)
+
     monkeypatch.setattr(reasons, "LOGS_LIMIT_S", 0.05)
     jobs = sorted(PACKAGES)
     entities: dict[str, str | None] = {f"satvpn_{host}": f"10.0.0.{index}" for index, host in enumerate(HOSTS)}
@@ -128,6 +130,23 @@ def test_names_everything_that_is_missing(fake: FakeController) -> None:
     assert "no job vpn: add jobs-2.7/vpn.tar.gz" in text
     assert "file_transfer is not installed on 10.0.0.0, the agent of satvpn_pc" in text
     assert not fake.scenarios
+
+
+def test_asks_the_agents_not_the_database(fake: FakeController) -> None:
+    fake.absent = ["vpn"]
+    with pytest.raises(SetupError) as caught:
+        engine_of(fake).prepare(quiet)
+    assert "the job vpn is not installed on 10.0.0.1, the agent of satvpn_box: install it" in str(caught.value)
+    assert not fake.scenarios
+
+
+def test_an_agent_that_does_not_answer_is_named(fake: FakeController) -> None:
+    fake.unreachable = "10.0.0.1"
+    with pytest.raises(SetupError) as caught:
+        engine_of(fake).prepare(quiet)
+    text = str(caught.value)
+    assert "the agent of satvpn_box, 10.0.0.1, does not answer the controller: Cannot connect socket" in text
+    assert "not installed" not in text
 
 
 @pytest.mark.parametrize(
@@ -513,6 +532,30 @@ def test_a_job_that_a_stop_has_missed(fake: FakeController, tmp_path: Path, stub
     else:
         stopped_while_running(fake, tmp_path, engine)
         assert fake.left == []
+
+
+def test_jobs_that_are_started_after_the_stop(fake: FakeController, tmp_path: Path) -> None:
+    """As 2.7.0 does: the instance has its stop date, and its director goes on starting functions for some seconds."""
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    fake.functions = []
+    stopped_at: list[int] = []
+
+    def stop() -> tuple[int, Any]:
+        fake.stopped = True
+        stopped_at.append(fake.polls)
+        return 204, None
+
+    def shown() -> tuple[int, Any] | None:
+        if stopped_at and fake.polls == stopped_at[0] + 2:
+            fake.left, fake.functions = [LEFT], [{"id": 0, "label": "server", "status": "Finished", "job": LEFT}]
+        return 200, fake.instance(7)
+
+    fake.fail("POST", "scenario_instance/7/", stop)
+    fake.fail("GET", "scenario_instance/7/", *[shown] * 1000)
+    stopped_while_running(fake, tmp_path, engine)
+    assert len(fake.functions) == 1
+    assert fake.left == []
 
 
 # Why a run failed

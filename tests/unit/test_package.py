@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -101,6 +103,27 @@ def test_job_packages(made: Path, tmp_path: Path, name: str, version: str) -> No
         assert all("supported_platforms" not in platform for platform in block)
 
 
+@pytest.mark.parametrize("version", ["2.6", "2.7"])
+@pytest.mark.parametrize("name", PACKAGES)
+def test_what_a_playbook_sends_is_what_the_package_has(made: Path, name: str, version: str) -> None:
+    """One file, not one after the other: on a real platform each takes a second or more."""
+    with tarfile.open(made / f"jobs-{version}/{name}.tar.gz") as tar:
+        packed = {one.name: (one.mode, _content(tar, one)) for one in tar.getmembers() if one.name.startswith("files/")}
+        install = yaml.safe_load(_content(tar, tar.getmember(f"install_{name}.yml")))
+        (sent,) = (task["ansible.builtin.unarchive"] for task in install if "ansible.builtin.unarchive" in task)
+        with tarfile.open(fileobj=io.BytesIO(_content(tar, tar.getmember(sent["src"])))) as inner:
+            unpacked = {f"files/{one.name}": (one.mode, _content(inner, one)) for one in inner.getmembers()}
+    assert sent["dest"] == f"/opt/openbach/agent/jobs/{name}/"
+    assert unpacked == packed
+    assert packed
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    opened = tar.extractfile(member)
+    assert opened
+    return opened.read()
+
+
 def test_vpn_configurations_travel_with_their_job(made: Path) -> None:
     with tarfile.open(made / "jobs-2.7/vpn.tar.gz") as tar:
         up = tar.getmember("files/vpn-configs/wireguard/up")
@@ -127,8 +150,8 @@ def test_installing_only_adds(name: str) -> None:
             there = f"/opt/openbach/agent/jobs/{name}/"
             assert task[module].startswith((f"make -C {there}", f"python3 {there}"))
             continue
-        assert module in ("ansible.builtin.apt", "ansible.builtin.copy")
-        assert task[module].get("state", "present") == "present"
+        assert module in ("ansible.builtin.apt", "ansible.builtin.file", "ansible.builtin.unarchive")
+        assert task[module].get("state", "present") in ("present", "directory")
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -152,9 +175,10 @@ def test_a_users_job_gets_playbooks_or_keeps_its_own(tmp_path: Path) -> None:
     made = playbooks(load_packages([tmp_path])["toy"])
     install, uninstall = (yaml.safe_load(made[f"{what}_toy.yml"]) for what in ("install", "uninstall"))
     assert install[0]["ansible.builtin.apt"]["name"] == ["bind9-dnsutils", "iperf3", "gcc", "make", "libc6-dev"]
-    assert install[1]["ansible.builtin.copy"]["dest"] == "/opt/openbach/agent/jobs/toy/"
+    assert install[1]["ansible.builtin.file"]["path"] == "/opt/openbach/agent/jobs/toy"
+    assert install[2]["ansible.builtin.unarchive"]["dest"] == "/opt/openbach/agent/jobs/toy/"
     build = "make -C /opt/openbach/agent/jobs/toy/asker OUT=/usr/local/bin asker"
-    assert install[2]["ansible.builtin.command"] == build
+    assert install[3]["ansible.builtin.command"] == build
     assert uninstall[0]["loop"] == ["/opt/openbach/agent/jobs/toy", "/usr/local/bin/asker"]
     (folder / "install_toy.yml").write_text("--- []\n")
     assert playbooks(load_packages([tmp_path])["toy"])["install_toy.yml"] == "--- []\n"
@@ -220,6 +244,29 @@ def test_instructions_tell_the_form_by_a_job_and_end_what_is_left(made: Path) ->
     assert "get_job_infos.py fping | grep ansible_distribution_" in text
     assert "stop_all_job_instances.py" in text
     assert "-j vpn" in text
+
+
+def test_instructions_say_how_to_check_an_install(made: Path) -> None:
+    text = (made / "README.md").read_text()
+    installs = re.findall(r"install_jobs\.py .* -a (\S+)", text)
+    assert installs
+    assert installs == re.findall(r"list_installed_jobs\.py (\S+) --update", text)
+
+
+def test_instructions_leave_no_job_out_without_a_word(made: Path) -> None:
+    text = (made / "README.md").read_text()
+    added = set(re.findall(r"add_job\.py (\S+) -t", text))
+    (said,) = re.findall(r"^Not in this list, because no scenario of the package starts them: (.*)\. Their", text, re.M)
+    left_out = set(re.findall(r"`(\w+)`", said))
+    packed = {file.name.removesuffix(".tar.gz") for file in (made / "jobs-2.7").iterdir()}
+    assert (added | left_out, added & left_out) == (packed, set())
+
+
+def test_a_description_does_not_name_some_values_as_if_they_were_all(made: Path) -> None:
+    """The web UI shows nothing else of the values."""
+    project = json.loads((made / "project.json").read_text())
+    texts = {scenario["arguments"]["vpn"] for scenario in project["scenario"] if "vpn" in scenario["arguments"]}
+    assert [text for text in texts if "another" not in text] == []
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, with_addresses
 from openbach_run.openbach.job_folders import Package, faults, load_packages
 from openbach_run.openbach.limits import argument_choices
-from openbach_run.openbach.playbooks import playbooks
+from openbach_run.openbach.playbooks import ARCHIVE, playbooks
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, read_scenario
 from openbach_run.openbach.values import jobs_started
@@ -222,9 +222,14 @@ def jobs_by_entity(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
 
 def pack(folder: Path, made: Mapping[str, str]) -> bytes:
     """A job's folder as a .tar.gz with `files/` at its root, links followed; `made` has texts by path, in place of a file or
-    beside the others."""
+    beside the others. What is in files/ is there a second time, in one piece for the playbook."""
     contents = {file.relative_to(folder).as_posix(): (file.read_bytes(), file.stat().st_mode) for file in walk(folder)}
     contents |= {name: (text.encode(), 0) for name, text in made.items()}
+    files = {name.removeprefix("files/"): one for name, one in contents.items() if name.startswith("files/")}
+    return _archive({**contents, ARCHIVE: (_archive(files), 0)})
+
+
+def _archive(contents: Mapping[str, tuple[bytes, int]]) -> bytes:
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
         for name, (content, mode) in sorted(contents.items()):
@@ -305,12 +310,22 @@ Installing a job adds the Debian packages that it uses and its own files; uninst
 {add_jobs}
 ```
 
-Agents are those of `inventory.yml`; on each the jobs that its entity needs. One command after the other: each waits for its
-playbooks, and many at once overload a small controller.
+{left_out}Agents are those of `inventory.yml`; on each the jobs that its entity needs. One command after the other: each waits
+for its playbooks, and many at once overload a small controller.
 
 ```sh
 {install_jobs}
 ```
+
+`install_jobs.py` can say that an operation was successful before its playbook has ended, or although the agent then refuses
+the job. What an agent really has, it says itself; with `--update` the controller asks it (`GET job?address=ADDRESS&update`)
+and corrects its own list:
+
+```sh
+{check_jobs}
+```
+
+A job that is not listed some minutes later is to be installed again. An agent that did not answer is under `errors`.
 
 ## 2. Project
 
@@ -358,6 +373,15 @@ A job's log is in `/var/log/openbach/JOB_*.log` on its agent, and in the collect
 """
 
 
+def _left_out(jobs: Sequence[str]) -> str:
+    """Why the list of jobs to add does not have all that are packed."""
+    if not jobs:
+        return ""
+    names = ", ".join(f"`{job}`" for job in jobs)
+    text = f"Not in this list, because no scenario of the package starts them: {names}. Their packages are for scenarios of"
+    return f"{text} yours,\nand are added the same way.\n\n"
+
+
 def argument_table(scenarios: Sequence[Scenario], packages: Mapping[str, Package]) -> str:
     """The arguments of all scenarios, with a value to type and what else there is."""
     jobs = {name: package.job for name, package in packages.items()}
@@ -386,6 +410,11 @@ def instructions(
     return INSTRUCTIONS.format(
         project=name,
         add_jobs="\n".join(f"python3 add_job.py {job} -t jobs-2.7/{job}.tar.gz" for job in jobs),
+        left_out=_left_out(sorted(packages.keys() - set(jobs))),
+        check_jobs="\n".join(
+            f"python3 list_installed_jobs.py {address[entity_name]} --update   # {entity_name}: {', '.join(listed)}"
+            for entity_name, listed in needed.items()
+        ),
         install_jobs="\n".join(
             f"python3 install_jobs.py -j {' '.join(listed)} -a {address[entity_name]}   # {entity_name}"
             for entity_name, listed in needed.items()

@@ -44,6 +44,8 @@ ARRIVAL_LIMIT_S = 10.0
 STOP_LIMIT_S = 60.0
 LEFTOVERS_LIMIT_S = 10.0
 """What a stop has reached gets this long to end: an agent kills a job some 3 s after its stop."""
+SETTLED_S = 5.0
+"""After a stop: when no job has come of the instance and none runs for so long, none will."""
 STATISTICS_LIMIT_S = 30.0
 """The collector writes what jobs have sent some seconds later: what it has is read until it stays the same."""
 STARTS_LOOKED_AT = 5
@@ -150,7 +152,12 @@ class ControllerEngine:
             elif (address := agents[entity]) is None:
                 yield f"the entity {entity} has no agent: attach one"
             else:
-                installed = {job["name"] for job in self._controller.get("job/", address=address)["installed_jobs"]}
+                # its database alone may be wrong: with `update` the controller asks the agent
+                answer = self._controller.get("job/", address=address, update="")
+                if reason := _unreachable(answer.get("errors", ())):
+                    yield f"the agent of {entity}, {address}, does not answer the controller: {reason}; start it there again"
+                    continue
+                installed = {job["name"] for job in answer["installed_jobs"]}
                 for job in sorted(jobs - installed - set(absent)):
                     yield f"the job {job} is not installed on {address}, the agent of {entity}: install it"
 
@@ -323,32 +330,38 @@ class ControllerEngine:
         try:
             self._controller.post("scenario_instance/", number, body={}, repeat=True)
             end_s = time.monotonic() + STOP_LIMIT_S
-            while not (instance := self._controller.get("scenario_instance/", number))["stop_date"]:
+            while not self._controller.get("scenario_instance/", number)["stop_date"]:
                 if time.monotonic() > end_s:
                     raise Lost(f"it does not end within {STOP_LIMIT_S:g} s")
                 time.sleep(self._poll_s)
-            self._end_jobs({job["id"] for job in leftovers.jobs_in(instance)})
+            self._end_jobs(number)
         except (Refused, Lost) as error:
             command = leftovers.stop_scenario_command(number)
             text = f"scenario instance {number} may still be running at {self._controller.access.url}; end it with:"
             raise Lost(f"{text} {command}\n  {error}") from None
 
-    def _end_jobs(self, of_instance: set[int]) -> None:
-        """Stops the jobs that a stop has met while they were being started: OpenBACH loses it then."""
-
-        def running() -> list[leftovers.RunningJob]:
+    def _end_jobs(self, number: int) -> None:
+        """Stops the jobs that a stop has met while they were being started: OpenBACH loses it then, and it goes on starting
+        functions for seconds after the instance has its stop date. Returns when no job runs and none comes for SETTLED_S."""
+        known: set[int] = set()
+        quiet_s = end_s = time.monotonic()
+        while True:
+            instance = self._controller.get("scenario_instance/", number)
+            found = {job["id"] for job in leftovers.jobs_in(instance)}
             jobs = leftovers.running_jobs(self._controller, self._addresses)
-            return [job for job in jobs if job.instance_id in of_instance]
-
-        if left := running():
-            stop = {"action": "stop", "job_instance_ids": [job.instance_id for job in left]}
-            self._controller.post("job_instance/", body=stop, repeat=True)
-        end_s = time.monotonic() + LEFTOVERS_LIMIT_S
-        while left:
-            if time.monotonic() > end_s:
-                raise SetupError("\n  ".join(["a stop does not end these:", *leftovers.told(left, {})]))
+            left = [job for job in jobs if job.instance_id in found]
+            now_s = time.monotonic()
+            if found - known:
+                known, quiet_s, end_s = known | found, now_s, now_s + LEFTOVERS_LIMIT_S
+            if left:
+                quiet_s = now_s
+                if now_s > end_s:
+                    raise SetupError("\n  ".join(["a stop does not end these:", *leftovers.told(left, {})]))
+                stop = {"action": "stop", "job_instance_ids": [job.instance_id for job in left]}
+                self._controller.post("job_instance/", body=stop, repeat=True)
+            elif now_s - quiet_s >= SETTLED_S:
+                return
             time.sleep(self._poll_s)
-            left = running()
 
     def _expect_idle_hosts(self, called: Mapping[str, str]) -> None:
         """Raises SetupError if the scenario or its jobs still run on the hosts: they would share links and ports."""
@@ -401,6 +414,13 @@ def _fetched(run_dir: Path) -> int | None:
     with suppress(OSError, ValueError, KeyError, TypeError, DamagedRecord):
         return int(run_files.document(run_dir.with_suffix(""), FETCHED)["scenario_instance_id"])
     return None
+
+
+def _unreachable(errors: Sequence[Mapping[str, Any]]) -> str:
+    """Why the controller could not ask an agent for its jobs; nothing if it could. Another error there is about a job that
+    the agent has and the controller does not know."""
+    said = [error["response"] for error in errors if isinstance(error.get("response"), dict)]
+    return "; ".join(str(one.get("error", "no reason given")) for one in said)
 
 
 def _version(said: str, form: str | None) -> str:

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part 7: the same by clicks in OpenBACH's own web UI (Debian's Chromium), with a picture of each step."""
+
+from __future__ import annotations
+
+import html
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine import BYTES, NAME, TABLE, TABLE_TEXT, write_scenario
+from launching import NETEM, has_netem, said
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from record import Record
+from stack import AUDITORIUM_URL, LOGIN, PASSWORD
+from steps import PROJECT, Run, until
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
+SIZE = {"width": 1100, "height": 720}
+MOST_FIELDS = 6
+MOST_BYTES = 120_000
+LIMIT_MS = 180_000
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield launched
+        launched.close()
+
+
+class Hand:
+    """Clicks in OpenBACH's web UI at `url`; whose it is, is said in the record and in the pictures' names."""
+
+    def __init__(self, page: Page, url: str, record: Record, name: str) -> None:
+        self.page, self.url, self.record, self.name = page, url, record, name
+        self.clicks = 0
+        page.set_default_timeout(LIMIT_MS)
+
+    def picture(self, what: str) -> None:
+        time.sleep(0.5)  # the UI fades things in
+        file = Path(self.record.picture(f"{self.name}-{what}"))
+        self.page.screenshot(path=file)
+        shrink(file)
+
+    def log_in(self, login: str, password: str) -> None:
+        self.page.goto(f"{self.url}app/")
+        self.page.get_by_label("Username").fill(login)
+        self.page.get_by_label("Password").fill(password)
+        self.click("button", "Authenticate")
+        expect(self.page.get_by_label("Username")).to_be_hidden(timeout=LIMIT_MS)
+
+    def click(self, role: str, name: str) -> None:
+        self.page.get_by_role(role, name=name, exact=True).first.click()  # type: ignore[arg-type]
+        self.clicks += 1
+        self.record.count("clicks")
+
+    def scenarios(self) -> list[str]:
+        """Opens the project's list of scenarios; their names."""
+        if not self.page.get_by_role("tab", name="Scenarios", exact=True).is_visible():
+            self.page.locator("a", has=self.page.get_by_text(PROJECT, exact=True)).first.click()
+            self.clicks += 1
+        self.click("tab", "Scenarios")
+        expect(self.page.get_by_text("geo_loss_table", exact=True).first).to_be_visible(timeout=LIMIT_MS)
+        shown = self.page.locator(f"a[href*='/app/project/{PROJECT}/scenario/'] .MuiListItemText-primary")
+        return shown.all_inner_texts()
+
+    def open_dialog(self, scenario: str) -> list[str]:
+        """The start dialog; the names of its fields."""
+        row = self.page.locator(f"a[href='/app/project/{PROJECT}/scenario/{scenario}']")
+        row.get_by_label("Launch").click()
+        self.clicks += 1
+        self.record.count("clicks")
+        dialog = self.page.get_by_role("dialog")
+        expect(dialog.get_by_role("button", name="Launch")).to_be_visible(timeout=LIMIT_MS)
+        return [label.removesuffix("*").strip() for label in dialog.locator("label").all_inner_texts()]
+
+    def fill(self, values: Mapping[str, str]) -> None:
+        for name, value in values.items():
+            self.page.get_by_role("dialog").get_by_label(name, exact=False).fill(value)
+
+    def launch(self) -> None:
+        self.page.get_by_role("dialog").get_by_role("button", name="Launch").click()
+        self.clicks += 1
+        self.record.count("clicks")
+
+    def show_newest(self) -> None:
+        """The list of instances, and the dialog of the newest one."""
+        self.click("tab", "Instances")
+        panel = self.page.locator(
+            ".MuiListItemButton-root:visible", has=self.page.get_by_text("Delete Selected Instances")
+        )
+        expect(panel.first).to_be_visible(timeout=LIMIT_MS)
+        self.page.locator(".MuiListItemButton-root:visible").filter(has_not_text="Delete Selected").first.click()
+        self.clicks += 1
+        expect(self.page.get_by_role("dialog")).to_be_visible(timeout=LIMIT_MS)
+
+    def close(self) -> None:
+        self.page.get_by_role("dialog").get_by_role("button", name="OK").click()
+
+    def import_scenario(self, file: Path) -> None:
+        self.page.locator("input[type=file]").first.set_input_files(str(file))
+        self.click("button", "Import Scenario")
+        expect(self.page.get_by_role("heading", name=f"Scenario {file.stem}")).to_be_visible(timeout=LIMIT_MS)
+
+
+def shrink(file: Path) -> None:
+    """A palette of 256 colours: a screenshot of a UI loses nothing that one sees."""
+    from PIL import Image
+
+    with Image.open(file) as opened:
+        opened.convert("RGB").quantize(256).save(file, optimize=True)
+
+
+def click_all(run: Run) -> None:
+    run.record.part("7. By clicks in OpenBACH's web UI")
+    there = has_netem(run)
+    before = run.networks()
+    scenario = run.temporary / f"{NAME}.json"
+    write_scenario(scenario)
+    if NAME in {one["name"] for one in run.controller.get("project/", PROJECT)["scenario"]}:
+        run.auditorium("delete_scenario.py", NAME, PROJECT)
+    with chromium() as browser:
+        page = browser.new_page(viewport=SIZE)  # type: ignore[arg-type]
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        hand = Hand(page, AUDITORIUM_URL, run.record, "openbach")
+        hand.log_in(LOGIN, PASSWORD)
+        hand.scenarios()
+        hand.import_scenario(scenario)
+        run.record.check("Import Scenario takes a file by clicks", True)
+        listed = hand.scenarios()
+        page.get_by_text("geo", exact=True).first.scroll_into_view_if_needed()
+        hand.picture("1-scenarios")
+        run.record.check("the list shows every scenario", len(listed) >= 13, f"{len(listed)} shown")
+        launch_by_clicks(
+            run,
+            hand,
+            NAME,
+            {"vpn": "openvpn_udp", "pep": "none", "cc": "bbr", "loss": "0", "size": str(BYTES)},
+            pictures=True,
+        )
+        for name in ("geo",):
+            values = {argument: run.values()[argument] for argument in run.arguments_of(name)}
+            launch_by_clicks(run, hand, name, values, pictures=False, netem=there)
+        run.record.check("the web UI has no error of its own on these pages", not errors, "; ".join(errors)[:300])
+        run.record.say(f"{hand.clicks} clicks")
+        page.close()
+        run.nothing_left("after these", before)
+        picture_of_table(run, browser)
+    sizes = {file.name: file.stat().st_size for file in run.record.directory.glob("*.png")}
+    too_big = [f"{name}: {size}" for name, size in sizes.items() if size > MOST_BYTES]
+    run.record.check(f"each picture has less than {MOST_BYTES // 1000} kB", not too_big, ", ".join(too_big))
+
+
+def launch_by_clicks(
+    run: Run, hand: Hand, scenario: str, values: Mapping[str, str], *, pictures: bool, netem: bool = True
+) -> None:
+    hand.scenarios()
+    newest = run.newest()
+    fields = hand.open_dialog(scenario)
+    run.record.check(
+        f"{scenario}: the start dialog asks for at most {MOST_FIELDS} fields",
+        0 < len(fields) <= MOST_FIELDS,
+        ", ".join(fields),
+    )
+    hand.fill({name: values[name] for name in fields})
+    if pictures:
+        hand.picture("2-start")
+    hand.launch()
+    run.record.count("launched by clicks")
+    started = until(lambda: run.newest() > newest, 30)
+    run.record.check(f"{scenario}: a click starts an instance", started)
+    if not started:
+        return
+    number = run.newest()
+    hand.show_newest()
+    if pictures:
+        until(lambda: len([one for one in run.instance(number)["openbach_functions"] if one.get("job")]) > 8, 60)
+        time.sleep(5)  # from one look of the UI at the instance to the next
+        hand.picture("3-running")
+    instance = run.ended(number)
+    time.sleep(6)
+    hand.picture("4-finished" if pictures else f"finished-{scenario}")
+    hand.close()
+    run.record.count(f"instances {instance['status']}")
+    if netem:
+        run.record.check(f"{scenario}, launched by clicks: {instance['status']}", instance["status"] == "Finished Ok")
+        if instance["status"] != "Finished Ok":
+            run.record.show(said(run, instance))
+    else:
+        reason = said(run, instance)
+        run.record.check(
+            f"{scenario}, launched by clicks: {instance['status']}, and the reason names netem", NETEM in reason.lower()
+        )
+
+
+def picture_of_table(run: Run, browser: Browser) -> None:
+    """The table that our command makes, as a terminal shows it."""
+    file = run.temporary / TABLE_TEXT
+    if not file.exists():
+        run.record.say("no picture of the table: part 3 was not done")
+        return
+    text = file.read_text()
+    typed = f"$ openbach-run {NAME}.json {' '.join(TABLE)} size={BYTES} --engine controller"
+    page = browser.new_page(viewport={"width": 1000, "height": 320})
+    style = "background:#1e1e1e;color:#e6e6e6;font:15px monospace;padding:1rem;margin:0"
+    page.set_content(
+        f"<body style='margin:0'><pre style='{style}'>{html.escape(typed)}\n\n{html.escape(text)}</pre></body>"
+    )
+    picture = Path(run.record.picture("openbach-5-table"))
+    page.locator("pre").screenshot(path=picture)
+    shrink(picture)
+    page.close()

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parts 3 to 5: our command with --engine controller; what a stop of it, or its sudden end, leaves; and its requests.
+
+The satellite link needs netem. A scenario without the link (geo, less its two functions for it) works on every kernel:
+what VPNs, proxy and congestion control do on real hosts is seen there, and how long a transfer takes is not the point.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import csv
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import requests
+from launching import has_netem
+from stack import AUDITORIUM_URL, COLLECTOR, CONTROLLER_URL
+from steps import PROJECT, REPOSITORY, Run, until
+
+from openbach_run.engine.platform.rest import Access, Controller
+
+LINK = "satcom_link"
+NAME = "geo_without_link"
+KEPT = ("x-instead",)
+BYTES = 50_000_000
+BLOCK_BYTES = 2**17
+"""iperf3 sends whole blocks."""
+TABLE = ("vpn=none,openvpn_udp,openvpn_tcp", "cc=bbr")
+OTHERS = (("vpn=openvpn_udp", "pep=B", "cc=bbr"),)
+TABLE_TEXT = "table.txt"
+"""Below the temporary directory: what our command printed for TABLE, for its picture."""
+RUN_LIMIT_S = 600.0
+LASTING = ("vpn=openvpn_udp", "cc=bbr", "pep=B", "duration_s=40")
+START_LIMIT_S, STOP_LIMIT_S = 240.0, 180.0
+REQUESTS, THREADS = 400, 16
+
+
+def write_scenario(file: Path) -> None:
+    """Geo without its satellite link."""
+    scenario = json.loads((REPOSITORY / "scenarios/geo.json").read_text())
+    kept = [one for one in scenario["openbach_functions"] if LINK not in one.get("start_job_instance", {})]
+    numbers = {one["id"]: number for number, one in enumerate(kept)}
+
+    def renumbered(ids: list[int]) -> list[int]:
+        return [numbers[one] for one in ids if one in numbers]
+
+    for one in kept:
+        one["id"] = numbers[one["id"]]
+        for key in ("launched_ids", "finished_ids"):
+            one["wait"][key] = renumbered(one["wait"][key])
+        if stop := one.get("stop_job_instances"):
+            stop["openbach_function_ids"] = renumbered(stop["openbach_function_ids"])
+    used = set(re.findall(r"\$(\w+)", json.dumps(kept)))
+    for group in ("arguments", "constants"):
+        scenario[group] = {name: value for name, value in scenario[group].items() if name in used}
+    scenario |= {"name": NAME, "description": "geo without its satellite link", "openbach_functions": kept}
+    scenario = {key: value for key, value in scenario.items() if not key.startswith("x-") or key in KEPT}
+    scenario["x-sweep"] = {"defaults": {"pep": "none", "size": "30M", "loss": "0"}, "values": {"vpn": ["none"]}}
+    file.write_text(json.dumps(scenario, indent=1))
+
+
+def ran(run: Run, *words: str, limit_s: float = RUN_LIMIT_S) -> tuple[int, str]:
+    """Exit code and text of our command, which is ended when it takes too long."""
+    running = run.command(*words)
+    try:
+        text, _ = running.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        text, _ = running.communicate()
+    return running.returncode, text
+
+
+def rows(results: Path) -> list[dict[str, str]]:
+    with (results / "results.csv").open(newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def options(results: Path) -> tuple[str, ...]:
+    return ("--seeds", "1", "--engine", "controller", "--results", str(results), "--quiet")
+
+
+def cells(run: Run) -> None:
+    run.record.part("3. Our command with --engine controller")
+    scenario = written(run)
+    before = run.networks()
+    for number, words in enumerate((TABLE, *OTHERS)):
+        results = run.temporary / f"results-{number}"
+        code, text = ran(run, str(scenario), *words, f"size={BYTES}", *options(results))
+        run.record.show(text[-3000:])
+        run.record.check(f"{' '.join(words)}: the run is finished", code == 0, f"exit code {code}")
+        if words == TABLE:
+            (run.temporary / TABLE_TEXT).write_text(text)
+        if not code:
+            judge(run, results)
+    run.nothing_left("after these runs", before)
+    not_allowed(run, scenario)
+    code, text = ran(run, "geo", "vpn=none", "cc=bbr", "size=1M", *options(run.temporary / "results-geo"))
+    there = has_netem(run)
+    named = LINK in text and "satvpn_sat" in text and "netem" in text.lower()
+    run.record.check(
+        "earlier defect: failures without a reason. geo itself: the command names the job, its host, and netem",
+        (code == 0) if there else (code != 0 and named),
+        f"exit code {code}",
+    )
+    run.record.show(text)
+
+
+def judge(run: Run, results: Path) -> None:
+    """What came of the cells: the file arrived whole, by the tunnel and the proxy where there is one."""
+    for row in rows(results):
+        said = f"vpn={row['vpn']}, pep={row['pep']}, cc={row['cc']}"
+        run.record.count("cells with --engine controller")
+        run.record.check(
+            f"{said}: {BYTES} bytes are received",
+            row["status"] == "Finished Ok" and BYTES <= float(row["bytes"] or 0) < BYTES + BLOCK_BYTES,
+            f"{row['status']}, {row['bytes']} bytes in {row['transfer_time_s']} s",
+        )
+
+
+def not_allowed(run: Run, scenario: Path) -> None:
+    """An algorithm that Linux lets no namespace set: hosts of this platform are namespaces, real ones are not."""
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    what = "earlier defect: algorithms not allowed in a namespace"
+    others = sorted(set(available) & {"cubic", "reno", "bbr"} - set(namespace_algorithms(run)))
+    if not others:
+        run.record.check(f"{what}. Here all are allowed", True)
+        return
+    code, text = ran(
+        run, str(scenario), "vpn=none", f"cc={others[0]}", f"size={BYTES}", *options(run.temporary / "results-cc")
+    )
+    named = "transport_profile" in text and "tcp_congestion_control" in text and others[0] in text
+    run.record.check(
+        f"{what}: {others[0]} is refused with the reason; the others run (above)",
+        code != 0 and named,
+        f"exit code {code}",
+    )
+    run.record.show(text)
+
+
+def namespace_algorithms(run: Run) -> list[str]:
+    """Which of them a host of the platform may set."""
+    pc = run.stack.agents["satvpn_pc"]
+    file, found = "/proc/sys/net/ipv4/tcp_congestion_control", []
+    own = pc.run("cat", file).strip()
+    for name in ("cubic", "reno", "bbr"):
+        tried = pc.run("/bin/sh", "-c", f"echo {name} > {file} 2>/dev/null && echo yes; true")
+        found += [name] if "yes" in tried else []
+    pc.run("/bin/sh", "-c", f"echo {own} > {file}")
+    return found
+
+
+def written(run: Run) -> Path:
+    """The file of the scenario without the link."""
+    file = run.temporary / f"{NAME}.json"
+    if not file.exists():
+        write_scenario(file)
+    return file
+
+
+# Stops
+
+
+def transferring(run: Run) -> bool:
+    """Whether a download goes on."""
+    lines = [line for found in run.jobs_running().values() for line in found]
+    return any("file_transfer.py" in line and " client " in line for line in lines)
+
+
+def killed_while_transferring(run: Run, *words: str) -> int:
+    """Starts our command and kills it during the transfer; the number of its instance."""
+    running = run.command(*words)
+    until(lambda: transferring(run), START_LIMIT_S)
+    running.kill()
+    running.communicate()
+    return run.newest()
+
+
+def interrupted(run: Run, what: str, is_time: Callable[[], bool], *words: str) -> None:
+    """Starts our command, and presses Ctrl-C when it is time."""
+    running = run.command(*words)
+    came = until(is_time, START_LIMIT_S, 0.2)
+    running.send_signal(signal.SIGINT)
+    text, _ = running.communicate(timeout=STOP_LIMIT_S)
+    status = run.instance(run.newest())["status"]
+    run.record.check(
+        f"Ctrl-C {what}: the command ends with 130, and the instance is stopped",
+        came and running.returncode == 130 and status == "Stopped",
+        f"{running.returncode}, {status}",
+    )
+    run.record.show(text[-1500:])
+
+
+def stops(run: Run) -> None:
+    run.record.part("4. Ctrl-C, and the sudden end of the command")
+    scenario = str(written(run))
+    before = run.networks()
+    lasting = (scenario, *LASTING)
+    place = run.temporary / "results-stops"
+    newest = run.newest()
+    interrupted(
+        run, "while jobs are being started", lambda: run.newest() > newest, *lasting, *options(place / "starts")
+    )
+    run.nothing_left("earlier defect: jobs left running by a stop during starts", before)
+    interrupted(run, "during the transfer", lambda: transferring(run), *lasting, *options(place / "transfer"))
+    run.nothing_left("Ctrl-C during the transfer", before)
+    killed = killed_while_transferring(run, *lasting, *options(place / "killed"))
+    code, text = ran(run, *lasting, *options(place / "killed"))
+    run.record.check(
+        "kill -9, then the same command: it goes on with the same instance, and has its result",
+        code == 0 and run.newest() == killed,
+        f"exit code {code}, instance {killed}, newest {run.newest()}",
+    )
+    run.record.show(text[-1500:])
+    run.nothing_left("after that", before)
+    number = killed_while_transferring(run, *lasting, *options(place / "again"))
+    code, text = ran(run, scenario, "vpn=none", "cc=bbr", f"size={BYTES}", *options(place / "other"))
+    run.record.check(
+        "kill -9, then another command: it starts nothing, and says how to end what runs",
+        code != 0 and run.newest() == number and f"stop_scenario_instance.py {number}" in text,
+        f"exit code {code}, newest instance {run.newest()}",
+    )
+    run.record.show(text[-1500:])
+    code, _ = run.auditorium("stop_scenario_instance.py", str(number))
+    run.record.check(
+        "the command that it names ends it", not code and bool(run.ended(number, STOP_LIMIT_S)["stop_date"])
+    )
+    run.nothing_left("kill -9, then a stop", before)
+
+
+# Requests
+
+
+def ask_all(run: Run) -> None:
+    run.record.part("5. Requests")
+    paths = (("version/",), ("collector/",), ("agent/",), ("login/",), ("collector/", COLLECTOR))
+    for what, url in (
+        ("the controller's uWSGI", CONTROLLER_URL),
+        ("the auditorium's proxy, which keeps connections", f"{AUDITORIUM_URL}openbach/"),
+    ):
+        controller = Controller(Access(url, run.controller.access.login, run.controller.access.password))
+        controller.log_in()
+        begun_s = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+            asked = [pool.submit(controller.get, *paths[number % len(paths)]) for number in range(REQUESTS)]
+            lost = [str(one.exception()) for one in asked if one.exception()]
+        run.record.count("requests", REQUESTS)
+        run.record.count("requests answered", REQUESTS - len(lost))
+        took_s = time.monotonic() - begun_s
+        run.record.check(
+            f"earlier defect: requests lost on kept connections. {REQUESTS}, {THREADS} at a time, over {what}: none is lost",
+            not lost,
+            f"{len(lost)} lost, {took_s:.0f} s{'; ' + lost[0] if lost else ''}",
+        )
+    with requests.Session() as session:
+        lost_plainly = 0
+        for _ in range(20):
+            try:
+                session.get(f"{CONTROLLER_URL}version/", timeout=30)
+            except requests.ConnectionError:
+                lost_plainly += 1
+    run.record.say(
+        f"for comparison: a client that trusts kept connections (requests.Session) loses {lost_plainly} of 20 requests there"
+    )
+
+
+# The checks before a start
+
+
+def checks_before_a_start(run: Run) -> None:
+    run.record.part("6. What our command finds before a start")
+    scenario = written(run)
+    words = (str(scenario), "vpn=none", "cc=bbr", "size=1M", "--seeds", "1", "--engine", "controller", "--quiet")
+    pc = run.stack.agents["satvpn_pc"]
+    code, text = ran(run, *words[:-1], "--prepare", "--results", str(run.temporary / "results-checks"))
+    run.record.check(
+        "earlier defect: the version that a 2.7 platform states (2.6.0) is taken for 2.7",
+        code == 0 and "2.7 or later (it says 2.6.0)" in text,
+        text.strip()[-200:],
+    )
+    geo = json.loads((run.package / "scenarios/geo.json").read_text())
+    run.record.check(
+        "earlier defect: $cc as a value is accepted by the platform",
+        "$cc" in json.dumps(geo) and run.controller.get("project/", PROJECT, "scenario/", "geo") == geo,
+    )
+    # registered in the controller's database on an agent that has not got it
+    gw = run.stack.agents["satvpn_gw"]
+    run.controller.post(
+        "job/", body={"action": "install", "names": ["outage"], "addresses": [gw.address], "skip_playbook": True}
+    )
+    until(lambda: "outage" in _installed(run, gw.address), 30)
+    with_outage = json.loads(scenario.read_text())
+    with_outage["name"] = "with_outage"
+    with_outage["openbach_functions"].append(
+        {
+            "id": len(with_outage["openbach_functions"]),
+            "label": "outage",
+            "wait": {"time": 0, "launched_ids": [], "finished_ids": []},
+            "on_fail": {},
+            "start_job_instance": {
+                "entity_name": "satvpn_gw",
+                "outage": {"interfaces": "to_sat", "start_s": 1, "duration_s": 1},
+            },
+        }
+    )
+    file = run.temporary / "with_outage.json"
+    job = json.loads(json.dumps(run.controller.get("job/", "outage")))
+    required = {one["name"]: "1" for one in job["arguments"]["required"]}
+    with_outage["openbach_functions"][-1]["start_job_instance"]["outage"] = required
+    file.write_text(json.dumps(with_outage))
+    run.record.say(
+        f"the database says that {gw.address} has the job outage (registered with skip_playbook); the agent has it not"
+    )
+    code, text = ran(run, str(file), *words[1:], "--results", str(run.temporary / "results-outage"))
+    run.record.check(
+        "the check before a start asks the agents: the job that only the database has is named",
+        code != 0 and f"outage is not installed on {gw.address}" in text,
+        text.strip()[-300:],
+    )
+    pc.run("systemctl", "stop", "openbach_agent")
+    code, text = ran(run, *words, "--results", str(run.temporary / "results-dead"))
+    run.record.check(
+        "an agent that cannot be reached has a message of its own",
+        code != 0 and f"the agent of satvpn_pc, {pc.address}, does not answer the controller" in text,
+        text.strip()[-300:],
+    )
+    pc.run("systemctl", "start", "openbach_agent")
+    until(lambda: ":1112" in pc.run("ss", "-ltn"), 30)
+
+
+def _installed(run: Run, address: str) -> set[str]:
+    return {job["name"] for job in run.controller.get("job/", address=address)["installed_jobs"]}

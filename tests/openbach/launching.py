@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part 2: scenarios launched over REST with the values of the package's README. This machine's kernel may have no netem."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from steps import PROJECT, Run, until
+
+from openbach_run.engine.platform import reasons
+from openbach_run.engine.platform.rest import Lost
+
+SCENARIOS = ("geo", "web", "voip", "multi_flow")
+TABLE = "geo_loss_table"
+CHILDREN = 1
+"""How many of the table's combinations are waited for: each fails for the same reason where there is no netem."""
+NETEM = "netem"
+
+
+def has_netem(run: Run) -> bool:
+    """Whether this machine's kernel has it."""
+    sat = run.stack.agents["satvpn_sat"]
+    try:
+        sat.run("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+        sat.run("tc", "qdisc", "del", "dev", "lo", "root")
+    except Exception:
+        return False
+    return True
+
+
+def said(run: Run, instance: dict[str, Any]) -> str:
+    """Why an instance failed, as our engine tells it."""
+    return reasons.explain(run.controller, instance)
+
+
+def launch_all(run: Run) -> None:
+    run.record.part("2. Launched over REST")
+    there = has_netem(run)
+    release = Path("/proc/sys/kernel/osrelease").read_text().strip()
+    run.record.say(
+        f"this machine's kernel, {release}, has {'netem' if there else 'no netem: the satellite link cannot be emulated'}"
+    )
+    before = run.networks()
+    for name in SCENARIOS:
+        values = {argument: run.values()[argument] for argument in run.arguments_of(name)}
+        values |= {"size": "1M"} if "size" in values else {}
+        number = run.start(name, values)
+        instance = run.ended(number)
+        judge(run, name, instance, there)
+    values = {argument: run.values()[argument] for argument in run.arguments_of(TABLE)} | {"size": "1M"}
+    newest = run.newest()
+    try:
+        number = run.start(TABLE, values)
+    except Lost:  # 36 scenarios of 26 functions are written to the database before the answer comes
+        run.record.say(f"the order to start {TABLE} has no answer within 30 s; the controller goes on with it")
+        place = ("project/", PROJECT, "scenario/", TABLE, "scenario_instance/")
+
+        def listed() -> list[int]:
+            return [
+                int(one["scenario_instance_id"]) for one in run.controller.get(*place, quiet="", offset="0", limit="5")
+            ]
+
+        until(lambda: max(listed(), default=0) > newest, 240)
+        number = max(listed())
+    until(lambda: len(_ended(run.instance(number))) >= CHILDREN, 240)
+    children = _ended(run.instance(number))
+    for child in children[:CHILDREN]:
+        judge(run, f"{TABLE}, one of its 36 combinations", child, there)
+    run.controller.post("scenario_instance/", number, body={}, repeat=True)
+    status = run.ended(number, 90)["status"]
+    run.record.check(f"{TABLE}: a stop over REST ends it", status == "Stopped", status)
+    run.nothing_left("after these", before)
+
+
+def _ended(instance: dict[str, Any]) -> list[dict[str, Any]]:
+    children = [function["scenario"] for function in instance["openbach_functions"] if function.get("scenario")]
+    return [child for child in children if child["stop_date"]]
+
+
+def judge(run: Run, name: str, instance: dict[str, Any], there: bool) -> None:
+    """Finished Ok; or, without netem, Finished Ko with a reason that names it."""
+    status = instance["status"]
+    run.record.count(f"instances {status}")
+    if there:
+        run.record.check(f"{name}: {status}", status == "Finished Ok")
+        return
+    reason = said(run, instance)
+    run.record.check(
+        f"{name}: {status}, and the reason names netem", status == "Finished Ko" and NETEM in reason.lower()
+    )
+    run.record.show(reason)
