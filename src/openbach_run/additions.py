@@ -26,6 +26,7 @@ from typing import Any
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json, read_text
 from openbach_run.paths import REPOSITORY
+from openbach_run.playbook import installation_of
 
 DESCRIBED = {"vpn-configs": "vpn.json", "congestion-controls": "profile.json"}
 """Kinds whose entries are folders that the guest gets whole, and the file of a folder that describes it."""
@@ -138,14 +139,23 @@ def description(folder: Path) -> dict[str, Any]:
 
 def packages_of(folder: Path) -> list[str]:
     """The Debian packages that a folder names: those of its description's key `packages`; a job's `files`, those of the
-    packages.txt beside it, one a line. Raises InputError."""
+    packages.txt beside it, one a line, or else those that its playbook installs. Raises InputError."""
+    return list(wanted_by(folder))
+
+
+def wanted_by(folder: Path) -> dict[str, str]:
+    """The same packages, each with what wants it, in words. Raises InputError."""
     if folder.name == "files" and (file := folder.parent / PACKAGES).exists():
         lines = [line.partition("#")[0].strip() for line in read_text(file).splitlines()]
-        return [check_package(f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line]
+        places = [(f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line]
+        return {check_package(place, line): place for place, line in places}
+    if folder.name == "files" and (installed := installation_of(folder)):
+        place = f"the job {installed.job}: its playbook install_{installed.job}.yml"
+        return {check_package(f"{place}, {why}", name): f"{place}, {why}" for name, why in installed.debian.items()}
     names = description(folder).get("packages", [])
     if not isinstance(names, list):
         raise InputError(f"{folder}: packages should be a list of the names of Debian packages")
-    return [check_package(f"{folder}: packages", name) for name in names]
+    return {check_package(f"{folder}: packages", name): f"{folder}: packages" for name in names}
 
 
 def check_package(at: str, name: Any) -> str:

@@ -64,7 +64,8 @@ def _acting(name: str, content: bytes) -> bytes:
 
 def acting_job(job: dict[str, Any]) -> dict[str, Any]:
     """Of a job (`Job.to_dict`): what its command line follows from."""
-    return {**{key: job[key] for key in ("name", "command", "command_stop")}, "tree": _tree(job["tree"])}
+    keys = ("name", "command", "command_stop", *(["setup"] if "setup" in job else []))
+    return {**{key: job[key] for key in keys}, "tree": _tree(job["tree"])}
 
 
 def acting_scenario(stored: dict[str, Any]) -> dict[str, Any]:

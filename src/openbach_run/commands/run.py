@@ -25,7 +25,7 @@ from openbach_run.engine.contract import Engine
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
-from openbach_run.openbach.job_folders import Package, faults, load_packages, parts_of
+from openbach_run.openbach.job_folders import Package, check_installed, faults, left_out, load_packages, parts_of
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.refusals import Malformed, near
@@ -89,6 +89,8 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     )
     for campaign in campaigns:
         _warn(campaign, packages)
+        for note in left_out(campaign.jobs(), packages) if arguments.engine == "virtual" else ():
+            print(f"openbach-run: note: {note}", file=sys.stderr)
     name = path.stem if _is_campaign_file(path) else campaigns[0].scenario.name
     store = Store(arguments.results or _results_directory(name))
     if arguments.dry_run:
@@ -274,6 +276,7 @@ def _engine(
         from openbach_run.engine.native.engine import NativeEngine
 
         return NativeEngine(REPOSITORY, guest_code(REPOSITORY, parts), locked=arguments.locked)
+    check_installed(uses["jobs"], packages)
     virtual = VirtualEngine(
         REPOSITORY,
         guest_code(REPOSITORY, parts),

@@ -20,6 +20,7 @@ LINK_FILES = "/run/link_files"
 BEGIN_NS = 10**9
 """Of CLOCK_MONOTONIC: a run begins a second after its kernel, however long its preparation took. What differs in that (a
 module to load, an import) then moves no packet. On a kernel that runs for longer it begins at once."""
+SECOND_NS = 10**9
 HOST_KERNEL = "native"
 """The engine whose kernel is the host's: of that only what belongs to the run's namespaces is changed."""
 MODULES = "/opt/openbach-run/modules"
@@ -45,6 +46,7 @@ def main() -> int:
             import traceback
 
             result = {"status": "Finished Ko", "failed": [{"function": None, "error": traceback.format_exc()}]}
+    began_ns = result.pop("began_ns", began_ns)
     result["virtual_s"] = max(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - began_ns, 0) / 1e9
     with open(f"{RUN_DIRECTORY}/result.json", "w") as file:
         json.dump(result, file, indent=1)
@@ -76,6 +78,12 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     warm.prepare(PYTHON_PATH)
     inventory = Inventory.from_dict(run["inventory"])
     places = network.make_places(inventory)
+    failures = {}
+    if own_kernel and any(job.setup for job in jobs.values()):
+        from openbach_run.guest.setup import set_up
+
+        failures = set_up(run, jobs, inventory, places)
+        began_ns = _begin_after(began_ns)
     _wait_until(began_ns)
     namespaces = network.build(inventory, places, COMMANDS, own_kernel)
     agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, identity["clock"])
@@ -91,8 +99,16 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     for failure in director.failed:
         if "instance_id" in failure:
             failure["exit_code"] = agents.processes[failure["instance_id"]].exit_code
-            failure["last_lines"] = agents.last_lines(failure["instance_id"])
-    return {"status": status, "failed": director.failed}
+            job = agents.processes[failure["instance_id"]].job
+            before = failures.get((job.entity, job.job), [])
+            failure["last_lines"] = [*before, *agents.last_lines(failure["instance_id"])]
+    return {"status": status, "failed": director.failed, "began_ns": began_ns}
+
+
+def _begin_after(began_ns: int) -> int:
+    """When a run begins whose preparation has taken longer than that: at a whole second."""
+    now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return began_ns if now_ns < began_ns else (now_ns // SECOND_NS + 1) * SECOND_NS
 
 
 def _load_modules(names: Sequence[str]) -> None:

@@ -39,6 +39,8 @@ OF_THE_RUN = ("/run/openbach", "/run/link_files")
 """Of /run, what all hosts have: what the run leaves behind, and what it was given."""
 CHANGES = "/run/changes"
 """Where a host has these changes."""
+ASIDE = "/mnt"
+"""Where directories are that a mount needs to be made."""
 
 # linux/sched.h, linux/mount.h, linux/sockios.h, linux/ethtool.h
 CLONE_NEWNS = 0x00020000
@@ -46,6 +48,7 @@ CLONE_NEWNET = 0x40000000
 MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
 MS_BIND = 4096
 MS_RECURSIVE = 16384
+MNT_DETACH = 2
 MS_PRIVATE_RECURSIVE = 1 << 18 | MS_RECURSIVE
 SIOCETHTOOL = 0x8946
 OFFLOADS_OFF = {"TSO": 0x1F, "GSO": 0x24, "GRO": 0x2C}  # with them netem would delay and lose 64 KiB at a time
@@ -105,6 +108,29 @@ def _make_place() -> int:
         _mount("none", "/", "none", MS_PRIVATE_RECURSIVE)
         _own_directories()
         return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+
+@contextmanager
+def in_place(mount_fd: int) -> Iterator[None]:
+    """What is started in here sees the files of that host (see `make_places`), and no network."""
+    with _home():
+        _setns(mount_fd, CLONE_NEWNS)
+        yield
+
+
+def make_writable(directory: str) -> None:
+    """On the present host, what all see at `directory` (or behind a link there): what this host changes of it is its own."""
+    lower = os.path.realpath(directory)
+    if os.path.islink(directory):
+        os.unlink(directory)
+        os.mkdir(directory)
+    _mount("tmpfs", ASIDE, "tmpfs", 0)
+    upper, work = f"{ASIDE}/upper", f"{ASIDE}/work"
+    os.mkdir(upper)
+    os.mkdir(work)
+    _mount("overlay", directory, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={work},userxattr")
+    if libc.umount2(ASIDE.encode(), MNT_DETACH):
+        raise NetworkError(f"unmounting {ASIDE}: {os.strerror(ctypes.get_errno())}")
 
 
 def build(inventory: Inventory, places: dict[str, int], commands: str, own_kernel: bool) -> dict[str, Namespace]:

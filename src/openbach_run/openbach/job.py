@@ -7,7 +7,7 @@ Only the standard library: the director uses this inside the guest. Reading pack
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,6 +90,8 @@ class Job(NamedTuple):
     """The `arguments` block of its YAML: required, optional, subcommand."""
     command: str = ""
     command_stop: str = ""
+    setup: Sequence[Sequence[str]] = ()
+    """What its playbook does on a host beside packages: of each command the task, in words, and the command for a shell."""
 
     @property
     def arguments(self) -> Command:
@@ -101,7 +103,7 @@ class Job(NamedTuple):
         return dict(_subcommands(self.arguments, ()))
 
     def to_dict(self) -> dict[str, Any]:
-        return self._asdict()
+        return {name: value for name, value in self._asdict().items() if name != "setup" or value}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Job:

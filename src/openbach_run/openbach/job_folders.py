@@ -10,12 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions, Uses, packages_of
+from openbach_run.additions import PACKAGES, Additions, Uses, packages_of
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Command, Job
 from openbach_run.openbach.limits import check_declaration
 from openbach_run.openbach.measures import Measure, read_measures
+from openbach_run.playbook import REMEDY, installation_of
 from openbach_run.yaml_files import read_yaml
 
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
@@ -53,6 +54,10 @@ class Package:
     debian: tuple[str, ...] = ()
     entries: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
     """Of the kinds of folders that its arguments name: kind → name → folder or file."""
+    refused: tuple[str, ...] = ()
+    """Tasks of its playbook without which it cannot do its work in a guest, in words."""
+    left_out: tuple[str, ...] = ()
+    """Tasks of its playbook that are not done in a guest."""
 
 
 def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> dict[str, Package]:
@@ -110,6 +115,22 @@ def parts_of(uses: Uses, packages: Mapping[str, Package], additions: Additions) 
     return additions.parts(uses, {name: files for name in uses["jobs"] if (files := packages[name].files)})
 
 
+def check_installed(names: Iterable[str], packages: Mapping[str, Package]) -> None:
+    """Raises InputError for jobs whose playbooks install what no guest can have."""
+    refused = [_of_playbook(name, text) for name in names for text in packages[name].refused]
+    if refused:
+        raise InputError("\n".join(f"{text}. {REMEDY}" for text in refused))
+
+
+def left_out(names: Iterable[str], packages: Mapping[str, Package]) -> list[str]:
+    """What the playbooks of these jobs do on an agent and not in a guest, in words."""
+    return [_of_playbook(name, text) for name in names for text in packages[name].left_out]
+
+
+def _of_playbook(job: str, text: str) -> str:
+    return f"the job {job}: its playbook install_{job}.yml, {text}"
+
+
 def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:
     """Which packages a platform takes, "2.7" (and later) or "2.6" (and before), by its answer to GET job/. None if it has
     no job that shows it. What it says at version/ is no help: OpenBACH 2.7.0 says 2.6.0 there."""
@@ -142,7 +163,12 @@ def _from_folder(file: Path) -> Package:
     data = read_yaml(file)
     job = _from_yaml(file, data)
     measures = read_measures(file.parent.parent, job.name, _statistics(file, data))
-    return Package(job, file.parent, measures, tuple(packages_of(file.parent)))
+    debian = tuple(packages_of(file.parent))
+    installed = None if (file.parent.parent / PACKAGES).exists() else installation_of(file.parent)
+    if installed is None:
+        return Package(job, file.parent, measures, debian)
+    job = job._replace(setup=[[one.task, one.command] for one in installed.steps])
+    return Package(job, file.parent, measures, debian, {}, tuple(installed.refused), tuple(installed.left_out))
 
 
 def _from_schemas(path: Path) -> Iterator[Package]:

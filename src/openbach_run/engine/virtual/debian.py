@@ -260,6 +260,14 @@ def unpack(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[
         run(["bash", "-o", "pipefail", "-c", untar, "unpack", archive, str(root)], f"unpacking {package.file_name}")
 
 
+def postinst(archive: Path) -> str:
+    """The script that a package runs when it has been unpacked, "" if it has none."""
+    with tempfile.TemporaryDirectory() as place:
+        run(["dpkg-deb", "--control", str(archive), f"{place}/control"], f"reading {archive.name}")
+        script = Path(place) / "control/postinst"
+        return script.read_text(errors="replace") if script.exists() else ""
+
+
 def needs_among(archives: Iterable[Path]) -> dict[str, list[str]]:
     """Name of each package → those of the others that its Depends and Pre-Depends name, all alternatives of them."""
     depends: dict[str, list[str]] = {}
@@ -343,6 +351,11 @@ class Apt:
         """The version apt would install, or None when no suite has the package."""
         found = re.search(r"Candidate: (\S+)", self._apt(f"looking for {name}", "policy", name, program="apt-cache"))
         return None if found is None or found[1] == "(none)" else found[1]
+
+    def has(self, name: str) -> bool:
+        """Whether apt would install a package of that name, or one that provides it."""
+        shown = self._apt(f"looking for {name}", "showpkg", name, program="apt-cache")
+        return self.candidate(name) is not None or bool(shown.partition("Reverse Provides:")[2].strip())
 
     def source_files(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Of an apt of the kind SOURCE: `name version` of every source package with one of these names → its files' paths on

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 
 from blake3 import blake3
 
-from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of
+from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of, wanted_by
 from openbach_run.clock import VIRTUAL, slowdown
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.virtual import lock
@@ -191,12 +191,14 @@ class VirtualEngine:
 
     def tree(self) -> Tree:
         """What makes the guest tree, with the packages of this checkout and of the engine's code."""
+        wanted = self._packages()
         return Tree(
             self._cache,
             self._repository / "src/openbach_run/guest",
             self._repository / lock.FILE,
-            self._packages(),
+            wanted,
             only_locked=self._only_locked,
+            reasons=wanted,
         )
 
     def _modules(self, progress: Progress) -> dict[str, Path]:
@@ -204,12 +206,13 @@ class VirtualEngine:
         kernel_dir = self._repository / "kernel"
         return ensure_modules(self._cache, self._kernel, kernel_dir, self._code_folders, self._jail, progress)
 
-    def _packages(self) -> list[str]:
-        """Of our own folders, so that one guest tree serves all that is run here, and of those that a user adds."""
+    def _packages(self) -> dict[str, str]:
+        """Of our own folders, so that one guest tree serves all that is run here, and of those that a user adds. Each has
+        with it what wants it, in words."""
         ours = Additions((self._repository,))
         folders = [folder for kind in DESCRIBED for folder in ours.all(kind).values()]
         folders += [*self._code_folders.values(), *(folder / "files" for folder in ours.all("jobs").values())]
-        return sorted(set(chain(*map(packages_of, folders))))
+        return {name: why for folder in folders for name, why in wanted_by(folder).items()}
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
         key = json.dumps(uses, sort_keys=True)

@@ -2,7 +2,8 @@
 """The guest's files: a Debian tree of its own, and a snapshot of the repository's code that runs in it.
 
 The tree is unpacked from the Debian packages of debian.lock and no maintainer script runs: it needs
-no root, is made in seconds, and its content follows from the packages alone.
+no root, is made in seconds, and its content follows from the packages alone. What the scripts would have configured, and jobs
+need, is read of them (configured.py).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pathlib import Path
 
 from openbach_run import prose
 from openbach_run.additions import KINDS
+from openbach_run.engine.virtual import configured
 from openbach_run.engine.virtual.cache import content_hash, kept, made_once
-from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, needs_among, run, unpack
+from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, needs_among, postinst, run, unpack
 from openbach_run.engine.virtual.lock import (
     ARCHIVES,
     KERNEL,
@@ -35,15 +37,20 @@ from openbach_run.engine.virtual.lock import (
 )
 from openbach_run.errors import InputError
 from openbach_run.paths import REPOSITORY
+from openbach_run.playbook import REMEDY
 from openbach_run.progress import Progress
 from openbach_run.prose import FOR_PEOPLE, acting
 
 DIRECTORIES = (
     *("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run"),
-    *("var/openbach_stats", "var/www"),
+    *("var/openbach_stats", "var/www", "home", "mnt", "srv", "usr/local/lib", "usr/local/sbin", "usr/local/share"),
 )
+PROGRAMS = "/opt/openbach-run/src/openbach_run/guest/programs"
 LINKS = {
     "opt/openbach/virtualenv/bin/python3": "/usr/bin/python3",
+    "usr/local/bin/modprobe": f"{PROGRAMS}/modprobe.py",
+    "usr/local/bin/rmmod": f"{PROGRAMS}/modprobe.py",
+    "usr/local/bin/systemctl": f"{PROGRAMS}/systemctl.py",
     "usr/bin/awk": "mawk",
     "var/run": "/run/host",
 }
@@ -56,6 +63,7 @@ FILES = {
     "etc/hostname": "guest\n",
     "etc/hosts": "127.0.0.1 localhost\n",
 }
+CONFIGURED = hashlib.sha256(acting(Path(configured.__file__))).hexdigest()
 UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/lib/python3.13/idlelib")
 GUEST_PYTHON = "python3.13"
 BESIDE_THE_ROOT = (IMAGE_FILE := "image.json", COPYRIGHT := "copyright")
@@ -104,8 +112,19 @@ DOWNLOADING = "guest: downloading packages"
 class Tree:
     """The guest tree with guest/packages.json and the packages of jobs and folders."""
 
-    def __init__(self, cache: Path, guest_dir: Path, lock: Path, packages: Iterable[str], *, only_locked: bool) -> None:
+    def __init__(
+        self,
+        cache: Path,
+        guest_dir: Path,
+        lock: Path,
+        packages: Iterable[str],
+        *,
+        only_locked: bool,
+        reasons: Mapping[str, str] | None = None,
+    ) -> None:
+        """`packages` are wanted beside guest/packages.json; `reasons` have what wants one, in words."""
         self._cache = cache
+        self._reasons = reasons or {}
         self._only_locked = only_locked
         self._init = guest_dir / "init.py"
         self._wanted = json.loads((guest_dir / "packages.json").read_text())
@@ -114,7 +133,7 @@ class Tree:
         locked = {one.package.name for one in self._lines}
         self._names = sorted({*self._wanted["packages"], *packages})
         self.additions = [name for name in self._names if name not in locked]
-        added = (DIRECTORIES, LINKS, FILES, UNUSED)
+        added = (DIRECTORIES, LINKS, FILES, UNUSED, CONFIGURED)
         self._own = json.dumps([*(self._wanted[key] for key in ("suites", "pins", "beside")), *added])
         made_of = (
             *(self._own, *self.additions, *BESIDE_THE_ROOT, WRITES_NOTHING),
@@ -172,6 +191,9 @@ class Tree:
         locked, archives = by_place(self._lines), self._cache / ARCHIVES
         apt = self._apt()
         apt.prepare("".join(one.as_installed(archives) for one in locked[ROOT]))
+        if lacking := [name for name in self.additions if not apt.has(name)]:
+            said = [f"{self._reasons.get(name, name)}: Debian has no package {name}" for name in lacking]
+            raise InputError("\n".join(f"{text}. {REMEDY}" for text in said))
         added = apt.resolve(self.additions)
         replaced = {one.name for one in added}
         kept_ones = [one for one in locked[ROOT] if one.name not in replaced]
@@ -200,7 +222,9 @@ class Tree:
             (root / directory).mkdir(parents=True)
             list(unpack(packages.places[f"/{directory}"], packages.archives, root / directory))
         _keep_copyright(root / "usr/share/doc", place / COPYRIGHT)
+        scripts = {one.name: postinst(packages.archives / one.file_name) for one in there}
         _add_own(root, self._init)
+        configured.configure(root, scripts, FILES)
         progress("guest: compiling Python's library", 0.8)
         compile_python(root, root / "usr/lib" / GUEST_PYTHON, f"/usr/lib/{GUEST_PYTHON}")
         every = [one for several in packages.places.values() for one in several]
@@ -228,6 +252,7 @@ def _add_own(root: Path, init: Path) -> None:
         (root / name).mkdir(parents=True, exist_ok=True)
     for name, target in LINKS.items():
         shutil.rmtree(root / name, ignore_errors=True)  # directories of packages in /var/run: it is empty at a start
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).symlink_to(target)
     for name, text in FILES.items():
         (root / name).write_text(text)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What OpenBACH's jobs time_series, histogram and comparison ask a collector for, answered from the statistics that the
+jobs of this run have sent so far. A real agent has its own data_access and never sees this one.
+
+What other post-processing jobs need, days of an agent's statistics in a database, is refused in words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+REFUSED = (
+    "the guest has no collector: of post-processing it has the drawings of time_series, histogram and comparison, of the jobs"
+    " of the same run. The statistics are in the run's statistics.jsonl, and openbach-run report draws them"
+)
+
+Curve = tuple[str, list[float], list[float]]
+"""Legend, seconds, values."""
+
+
+class Statistics:
+    """The statistics of this run. Times are seconds since its first one, or since 1970 if `origin` is 0."""
+
+    def __init__(self) -> None:
+        self.origin: int | None = None
+
+    @classmethod
+    def from_default_collector(cls) -> Statistics:
+        return cls()
+
+    def fetch_all(
+        self,
+        job: str | None = None,
+        agent: str | None = None,
+        job_instances: Sequence[int] | None = None,
+        suffix: str | None = None,
+        fields: Sequence[str] | None = None,
+        columns: Iterable[str] | None = None,
+        **others: Any,
+    ) -> Curves:
+        """All in one; `columns` has legends, in order. Ends the job if these jobs have not sent the fields."""
+        if others or not job_instances:
+            sys.exit(REFUSED)
+        found = list(_curves(job_instances, suffix, fields))
+        if not found:
+            sys.exit(
+                f"the jobs {', '.join(map(str, job_instances))} have sent none of {', '.join(fields or ['anything'])}"
+            )
+        legends = iter(columns or ())
+        begin_ms = 0 if self.origin == 0 else min(times[0] for _, times, _ in found)
+        return Curves([
+            (next(legends, legend), [(one - begin_ms) / 1000 for one in times], values) for legend, times, values in found
+        ])  # fmt: skip
+
+    def fetch(self, *given: Any, **named: Any) -> Iterator[Curves]:
+        """Each by itself."""
+        for curve in self.fetch_all(*given, **named).curves:
+            yield Curves([curve])
+
+    def __getattr__(self, name: str) -> Any:
+        sys.exit(f"{name}: {REFUSED}")
+
+
+def _curves(job_instances: Sequence[int], suffix: str | None, fields: Sequence[str] | None) -> Iterator[Curve]:
+    """Of each job instance, suffix and field that was sent as a number. `suffix` "" takes what has none."""
+    found: dict[tuple[int, str, str], tuple[list[float], list[float]]] = {}
+    with open(os.environ["OPENBACH_STATISTICS"]) as file:
+        lines = [json.loads(line) for line in file]
+    for line in lines:
+        metadata = line.pop("_metadata")
+        instance, own = metadata["job_instance_id"], metadata.get("suffix") or ""
+        if instance not in job_instances or (suffix is not None and own != suffix):
+            continue
+        for name, value in line.items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and (fields is None or name in fields):
+                times, values = found.setdefault((instance, own, name), ([], []))
+                times.append(metadata["time"])
+                values.append(value)
+    for (instance, own, name), (times, values) in sorted(found.items()):
+        yield " ".join(filter(None, [name, own, f"(job {instance})"])), times, values
+
+
+class Curves:
+    """Curves to be drawn in one figure."""
+
+    def __init__(self, curves: Sequence[Curve]) -> None:
+        if not isinstance(curves, list):
+            sys.exit(REFUSED)
+        self.curves = curves
+
+    def plot_time_series(self, axis: Any, label: str | None = None, legend: bool = True, **others: Any) -> Any:
+        """Values over seconds."""
+        return self._drawn(axis, lambda one: axis.plot(one[1], one[2], label=one[0]), "Time (s)", label, legend)
+
+    def plot_histogram(self, axis: Any, label: str | None = None, bins: int = 10, legend: bool = True) -> Any:
+        """Which part of the values is in each of `bins` intervals."""
+
+        def draw(one: Curve) -> None:
+            weights = [1 / len(one[2])] * len(one[2])
+            axis.hist(one[2], bins=bins, weights=weights, label=one[0], alpha=0.7)
+
+        return self._drawn(axis, draw, label, "Part of the values", legend)
+
+    def plot_cumulative_histogram(
+        self, axis: Any, label: str | None = None, bins: int = 10, legend: bool = True
+    ) -> Any:
+        """Which part of the values is at most that."""
+
+        def draw(one: Curve) -> None:
+            axis.hist(one[2], bins=bins, density=True, cumulative=True, histtype="step", label=one[0])
+
+        return self._drawn(axis, draw, label, "Part of the values", legend)
+
+    def plot_comparison(self, axis: Any, label: str | None = None, legend: bool = True) -> Any:
+        """Mean and standard deviation of each."""
+        for place, (_, _, values) in enumerate(self.curves):
+            axis.errorbar([place], [fmean(values)], yerr=[pstdev(values)], marker="o", capsize=4)
+        axis.set_xticks(range(len(self.curves)), [name for name, _, _ in self.curves])
+        axis.set_ylabel(label or "")
+        return axis
+
+    def _drawn(
+        self, axis: Any, draw: Callable[[Curve], Any], x_label: str | None, y_label: str | None, legend: bool
+    ) -> Any:
+        for one in self.curves:
+            draw(one)
+        axis.set_xlabel(x_label or "")
+        axis.set_ylabel(y_label or "")
+        if legend:
+            axis.legend()
+        return axis
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        sys.exit(f"{name}: {REFUSED}")
+
+
+_Plot = Curves
+"""As the jobs call it."""
+
+
+def save(figure: Any, filename: str, use_pickle: bool = False, set_legend: bool = True) -> None:
+    """Writes the figure to a file: an image, or as pickle has it."""
+    if use_pickle:
+        with open(filename, "wb") as file:
+            pickle.dump(figure, file)
+    else:
+        figure.savefig(filename)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the playbooks of a run's jobs do on hosts beside packages: files in place, before the run begins.
+
+A command that fails ends nothing: a job may do without. What it said is in setup.log, and is shown if the job fails.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from openbach_run.guest.network import in_place, make_writable
+
+if TYPE_CHECKING:
+    from openbach_run.openbach.job import Job
+    from openbach_run.topology.hosts import Inventory
+
+JOBS = "/opt/openbach/agent/jobs"
+WRITABLE = ("/srv", "/usr/local")
+"""Directories that a playbook may change, too."""
+LOG = "/run/openbach/setup.log"
+PATH = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LAST_BYTES = 500
+"""Of what a command that failed has printed."""
+
+Failures = dict[tuple[str, str], list[str]]
+"""By entity and job."""
+
+
+def set_up(
+    run: Mapping[str, Any], jobs: Mapping[str, Job], inventory: Inventory, places: Mapping[str, int]
+) -> Failures:
+    """Carry out the commands of each job on the hosts that run it; `places` are their mount namespaces."""
+    failures: Failures = {}
+    writable = set()
+    pairs = sorted(set(_started([run["scenario"], *run["sub_scenarios"].values()])))
+    for entity, name in pairs:
+        job, host = jobs.get(name), next((one for one in inventory.hosts if one.entity == entity), None)
+        if job is not None and host is not None and job.setup:
+            with in_place(places[host.name]):
+                for directory in (f"{JOBS}/{name}", *(WRITABLE if entity not in writable else ())):
+                    make_writable(directory)
+                writable.add(entity)
+                failures[entity, name] = list(_carried_out(entity, name, job.setup))
+    return {pair: texts for pair, texts in failures.items() if texts}
+
+
+def _started(scenarios: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Entity and job of each function that starts one."""
+    for scenario in scenarios:
+        for function in scenario["openbach_functions"]:
+            if body := function.get("start_job_instance"):
+                yield from ((body["entity_name"], name) for name, value in body.items() if isinstance(value, dict))
+
+
+def _carried_out(entity: str, job: str, steps: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yields what went wrong."""
+    log = os.open(LOG, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        for task, command in steps:
+            os.write(log, f"# {job} on {entity}: {task}\n{command}\n".encode())
+            begin = os.lseek(log, 0, os.SEEK_END)
+            pid = os.posix_spawn(
+                "/bin/sh",
+                ["sh", "-c", command],
+                {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, log, 1),
+                    (os.POSIX_SPAWN_DUP2, log, 2),
+                ],
+            )
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            if code:
+                end = os.lseek(log, 0, os.SEEK_END)
+                said = os.pread(log, LAST_BYTES, max(begin, end - LAST_BYTES)).decode(errors="replace").strip()
+                yield f"before the run, the playbook of {job}: {task}: exit code {code}: {said}"
+    finally:
+        os.close(log)

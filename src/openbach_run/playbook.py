@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a job's playbook, install_JOB.yml, installs on an agent, as far as a guest can have it.
+
+    Debian packages    of apt, and of pip where Debian has the module as python3-MODULE
+    commands           that make files on a host (file, copy, template, lineinfile, command, shell, …), for a shell
+    refused            a package that no Debian repository has: without it the job cannot do its work
+    left out           what fetches from elsewhere, or configures a machine and not the job
+
+Playbooks are Ansible's; what is read here of their language is what jobs use: names in lists, loops and variables, conditions
+on the distribution, blocks with a rescue. A job with a packages.txt says itself what it needs, and its playbook is not read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from openbach_run.errors import InputError
+from openbach_run.yaml_files import read_yaml
+
+FACTS = {
+    "ansible_distribution": "Debian",
+    "ansible_distribution_release": "trixie",
+    "ansible_distribution_version": "13",
+    "ansible_distribution_major_version": "13",
+    "ansible_os_family": "Debian",
+    "ansible_system": "Linux",
+    "ansible_architecture": "x86_64",
+    "ansible_kernel": "guest",
+}
+"""What a playbook asks of the machine, as the guest answers."""
+INSTEAD = {
+    "d-itg-openbach": "d-itg",
+    "iperf3-openbach": "iperf3",
+    "netcat": "netcat-openbsd",
+    "python3-pyaml": "python3-yaml",
+    "python3-pyopenssl": "python3-openssl",
+    "python3-pyyaml": "python3-yaml",
+    "python3-python-iptables": "python3-iptables",
+}
+"""OpenBACH's own builds and names of PyPI → the packages of Debian that have the same program or module."""
+AGENT_HAS = {
+    "apscheduler": "python3-apscheduler",
+    "dateutil": "python3-dateutil",
+    "matplotlib": "python3-matplotlib",
+    "numpy": "python3-numpy",
+    "pandas": "python3-pandas",
+    "pkg_resources": "python3-pkg-resources",
+    "psutil": "python3-psutil",
+    "requests": "python3-requests",
+    "yaml": "python3-yaml",
+}
+"""Python modules that every agent has in its virtualenv, so that no playbook installs them → their packages."""
+AGENT_PACKAGES = ("iproute2", "procps", "iputils-ping")
+"""What a machine with an agent has, whatever the job."""
+APT = ("apt", "package", "aptitude")
+PYTHON_PACKAGES = ("pip",)
+ELSEWHERE = ("get_url", "git", "apt_key", "apt_repository", "deb822_repository", "uri", "npm", "gem", "snap")
+OF_THE_MACHINE = ("set_fact", "debug", "register", "package_facts", "setup", "find", "stat", "assert", "fail", "meta")
+SERVICES = ("systemd", "service", "systemd_service", "sysvinit")
+NO_TASK = frozenset(
+    {
+        *("name", "become", "become_user", "environment", "remote_user", "register", "args", "vars", "when", "tags"),
+        *(
+            "with_items",
+            "loop",
+            "loop_control",
+            "ignore_errors",
+            "changed_when",
+            "failed_when",
+            "notify",
+            "delegate_to",
+        ),
+        *("block", "rescue", "always", "no_log", "until", "retries", "delay", "check_mode", "run_once"),
+    }
+)
+"""Keys of a task that are no module."""
+STATE = "sh /usr/local/lib/openbach-run/state"
+"""Makes what the guest tree's packages have in directories that begin empty on a host."""
+REMEDY = "A packages.txt beside the job's files/, with the packages of Debian that it needs (or none), stands for its playbook"
+JOB_DIRECTORY = "/opt/openbach/agent/jobs/"
+IMPORT = re.compile(r"^\s*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
+EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+VERSION = re.compile(r"\s*(\[.*?\])?\s*[=<>!~].*$")
+KEY_VALUE = re.compile(r"(\w+)=")
+
+
+class Unknown(Exception):
+    """A value that only a real installation knows; the text is the expression."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a task, for a shell on the host."""
+
+    task: str
+    command: str
+
+
+@dataclass
+class Installation:
+    """What a playbook comes to in a guest."""
+
+    job: str
+    debian: dict[str, str] = field(default_factory=dict)
+    """Package → the task that wants it, in words."""
+    steps: list[Step] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def installation_of(files: Path) -> Installation | None:
+    """Of the job with these `files`, if a playbook is beside them. Raises InputError for one that is malformed."""
+    playbook = files.parent / f"install_{files.parent.name}.yml"
+    if not playbook.is_file():
+        return None
+    stamp = playbook.stat().st_mtime_ns, tuple(sorted(one.name for one in files.glob("*.py")))
+    return _read(files, playbook, stamp)
+
+
+@lru_cache(maxsize=1024)
+def _read(files: Path, playbook: Path, stamp: object) -> Installation:
+    job = files.parent.name
+    found = Installation(job, steps=[Step("directories that packages have", STATE)])
+    tasks = read_yaml(playbook)
+    if not isinstance(tasks, list) or not all(isinstance(one, dict) for one in tasks):
+        raise InputError(f"{playbook}: should be a list of tasks; a packages.txt beside files/ would stand for it")
+    _tasks(tasks, {**FACTS, "job_name": job, "openbach_proxies": {}, "openbach_proxy_env": {}}, found)
+    for name in AGENT_PACKAGES:
+        found.debian.setdefault(name, "what every agent has")
+    for module in sorted(_imported(files)):
+        found.debian.setdefault(AGENT_HAS[module], f"import {module}, which every agent has")
+    return found
+
+
+def _imported(files: Path) -> set[str]:
+    texts = [file.read_text(errors="replace") for file in sorted(files.glob("*.py"))]
+    return {name for text in texts for name in IMPORT.findall(text)} & AGENT_HAS.keys()
+
+
+def _tasks(tasks: Iterable[Mapping[str, Any]], known: dict[str, Any], found: Installation) -> None:
+    for task in tasks:
+        values = {**known, **(task.get("vars") or {})}
+        if not _applies(task.get("when"), values):
+            continue
+        for key in ("block", "rescue", "always"):
+            if isinstance(task.get(key), list):
+                _tasks([one for one in task[key] if isinstance(one, dict)], values, found)
+        for module in (key for key in task if isinstance(key, str) and key not in NO_TASK):
+            short = module.rpartition(".")[2]
+            said = f"the task {task.get('name', short)!r}"
+            try:
+                _task(short, task, values, known, found, said)
+            except Unknown as unknown:
+                if short in APT and "deb" in _arguments(task[module]):
+                    found.refused.append(f"{said} installs {task[module]['deb']}, which is no package of Debian")
+                    continue
+                found.left_out.append(f"{said} ({short}): {unknown} is not known before it runs")
+
+
+def _task(
+    module: str,
+    task: Mapping[str, Any],
+    values: dict[str, Any],
+    known: dict[str, Any],
+    found: Installation,
+    said: str,
+) -> None:
+    key = next(one for one in task if isinstance(one, str) and one.rpartition(".")[2] == module)
+    if module == "set_fact":
+        known.update(task[key] if isinstance(task[key], dict) else {})
+        return
+    if module in OF_THE_MACHINE:
+        return
+    items = task.get("with_items", task.get("loop", [None]))
+    items = _rendered(items, values)
+    for item in items if isinstance(items, list) else [items]:
+        here = {**values, "item": item}
+        own = _arguments(_rendered(task[key], here))
+        own |= _arguments(_rendered(task.get("args") or {}, here))
+        if module in APT:
+            _apt(own, found, said)
+        elif module in PYTHON_PACKAGES:
+            _pip(own, found, said)
+        elif module in ELSEWHERE or "://" in str(own.get("src", "")):
+            found.left_out.append(f"{said} ({module}): a guest has no network but its own")
+        elif module in COMMANDS:
+            own["known"] = here
+            found.steps += [Step(said, one) for one in COMMANDS[module](own, found.job) if one]
+        elif module not in SERVICES:
+            found.left_out.append(f"{said}: the module {module} is not known here")
+
+
+def _apt(own: Mapping[str, Any], found: Installation, said: str) -> None:
+    if own.get("state") == "absent":
+        return
+    if deb := own.get("deb"):
+        found.refused.append(f"{said} installs {deb}, which is no package of Debian")
+    names = own.get("name", own.get("pkg", own.get("package", [])))
+    for name in _names(names):
+        if not name.startswith("linux-"):  # the guest has a kernel of its own
+            found.debian.setdefault(INSTEAD.get(name, name), said)
+
+
+def _pip(own: Mapping[str, Any], found: Installation, said: str) -> None:
+    for name in _names(own.get("name", [])):
+        package = f"python3-{name.lower().replace('_', '-')}"
+        found.debian.setdefault(INSTEAD.get(package, package), f"{said}, by pip")
+
+
+def _names(value: Any) -> list[str]:
+    """Names of packages, without versions, however they are listed."""
+    listed = value if isinstance(value, list) else str(value).split(",")
+    return [name for one in listed if (name := VERSION.sub("", str(one)).strip())]
+
+
+def _arguments(value: Any) -> dict[str, Any]:
+    """Of a module: a mapping, or `key=value …` in a text. What is no `key=value` is the command, at ""."""
+    if isinstance(value, dict):
+        return {str(key): one for key, one in value.items()}
+    found: dict[str, Any] = {}
+    rest = []
+    try:
+        words = shlex.split(str(value)) if KEY_VALUE.match(str(value)) or " chdir=" in str(value) else []
+    except ValueError:
+        words = []
+    for word in words:
+        key, equals, content = word.partition("=")
+        if equals and key.isidentifier():
+            found[key] = content
+        else:
+            rest.append(word)
+    return {**found, "": " ".join(rest) if words else str(value)}
+
+
+# Tasks that make files, as commands
+
+
+def _file(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    path = str(own.get("path", own.get("dest", own.get("name", ""))))
+    match own.get("state", "file"):
+        case "directory":
+            yield f"mkdir -p {shlex.quote(path)}" if not path.startswith(JOB_DIRECTORY + job) else ""
+        case "link":
+            yield f"ln -sfn {shlex.quote(str(own.get('src')))} {shlex.quote(path)}"
+        case "touch":
+            yield f"touch {shlex.quote(path)}"
+        case "absent":
+            yield f"rm -rf {shlex.quote(path)}"
+
+
+def _copy(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    """The job's folder is there whole; what goes elsewhere, or by another name, is copied."""
+    dest, src = str(own.get("dest", "")), str(own.get("src", ""))
+    if "content" in own:
+        content = f"printf %s {shlex.quote(str(own['content']))} > {shlex.quote(dest)}"
+        yield f"mkdir -p {shlex.quote(str(Path(dest).parent))} && {content}"
+        return
+    name = src.removeprefix("files/")
+    target = dest + Path(name).name if dest.endswith("/") else dest
+    if target.rstrip("/") in (f"{JOB_DIRECTORY}{job}/{name.rstrip('/')}", f"{JOB_DIRECTORY}{job}"):
+        return
+    if f"{target}/{Path(name).name}" == f"{JOB_DIRECTORY}{job}/{name}":
+        return
+    source = src if src.startswith("/") else f"{JOB_DIRECTORY}{job}/{name}"
+    above = dest if dest.endswith("/") else str(Path(dest).parent)
+    yield f"mkdir -p {shlex.quote(above)} && cp -RL {shlex.quote(source)} {shlex.quote(dest)}"
+
+
+def _template(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    """As a copy; the variables in it that are known are filled in."""
+    edits = [
+        f"-e {shlex.quote(f's|{{{{ *{name} *}}}}|{value}|g')}"
+        for name, value in sorted(own["known"].items())
+        if isinstance(value, str | int) and "|" not in str(value)
+    ]
+    for copied in _copy(own, job):
+        yield f"{copied} && sed -i {' '.join(edits)} {shlex.quote(str(own['dest']))}"
+
+
+def _command(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    command = str(own.get("cmd", own.get("", ""))).strip()
+    if "argv" in own:
+        command = shlex.join(map(str, own["argv"]))
+    if creates := own.get("creates"):
+        command = f"test -e {shlex.quote(str(creates))} || {{ {command}; }}"
+    yield f"cd {shlex.quote(str(own['chdir']))} && {command}" if "chdir" in own else command
+
+
+def _line(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    path, line = (shlex.quote(str(own.get(key, ""))) for key in ("path", "line"))
+    if "line" in own and own.get("state", "present") == "present":
+        yield f"grep -qxF -- {line} {path} || printf '%s\\n' {line} >> {path}"
+
+
+def _apache_module(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    program = "a2dismod" if own.get("state") == "absent" else "a2enmod"
+    yield f"{program} -q {shlex.quote(str(own.get('name')))}"
+
+
+def _key(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    path = shlex.quote(str(own.get("path", "")))
+    yield f"mkdir -p $(dirname {path}) && openssl genrsa -out {path} 2048"
+
+
+def _certificate(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    path, key = (shlex.quote(str(own.get(one, ""))) for one in ("path", "privatekey_path"))
+    yield f"mkdir -p $(dirname {path}) && openssl req -x509 -new -key {key} -subj /CN={job} -days 3650 -out {path}"
+
+
+def _unpack(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    source, place = str(own.get("src", "")), shlex.quote(str(own.get("dest", "")))
+    file = source if source.startswith("/") else f"{JOB_DIRECTORY}{job}/{source.removeprefix('files/')}"
+    yield f"mkdir -p {place} && tar -C {place} -xf {shlex.quote(file)}"
+
+
+COMMANDS: dict[str, Callable[[Mapping[str, Any], str], Iterator[str]]] = {
+    "file": _file, "copy": _copy, "template": _template, "command": _command, "shell": _command, "raw": _command,
+    "synchronize": _copy, "openbach_synchronize": _copy, "lineinfile": _line, "apache2_module": _apache_module,
+    "openssl_privatekey": _key, "openssl_certificate": _certificate, "x509_certificate": _certificate,
+    "openssl_csr": lambda own, job: iter(()), "unarchive": _unpack,
+}  # fmt: skip
+"""By the name of a module."""
+
+
+# Ansible's expressions, as far as jobs use them
+
+
+def _applies(when: Any, values: Mapping[str, Any]) -> bool:
+    """Whether a task is for the guest; what only a real installation knows is taken as if it were."""
+    conditions = when if isinstance(when, list) else [when]
+    for one in conditions:
+        try:
+            if one is not None and not _value(str(one), values):
+                return False
+        except Unknown:
+            continue
+    return True
+
+
+def _rendered(value: Any, values: Mapping[str, Any]) -> Any:
+    """The value with its {{ expressions }} filled in. Raises Unknown."""
+    if isinstance(value, list):
+        return [_rendered(one, values) for one in value]
+    if isinstance(value, dict):
+        return {key: _rendered(one, values) for key, one in value.items()}
+    if not isinstance(value, str):
+        return value
+    if (alone := EXPRESSION.fullmatch(value.strip())) and value.count("{{") == 1:
+        return _rendered(_value(alone[1], values), values)
+    return EXPRESSION.sub(lambda match: str(_rendered(_value(match[1], values), values)), value)
+
+
+def _value(expression: str, values: Mapping[str, Any]) -> Any:
+    """Of an expression that is Python's, too: names, attributes, comparisons, `a if b else c`. Raises Unknown."""
+    try:
+        return _evaluated(ast.parse(expression.strip(), mode="eval").body, values)
+    except (SyntaxError, ValueError, RecursionError, TypeError):
+        raise Unknown(expression.strip()) from None
+
+
+def _evaluated(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name) if name in values:
+            return values[name]
+        case ast.Attribute(value=inner, attr=name):
+            inside = _evaluated(inner, values)
+            if isinstance(inside, dict) and name in inside:
+                return inside[name]
+        case ast.List(elts=several) | ast.Tuple(elts=several):
+            return [_evaluated(one, values) for one in several]
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return _evaluated(body if _evaluated(test, values) else orelse, values)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return not _evaluated(operand, values)
+        case ast.BoolOp(op=ast.And(), values=several):
+            return all(_evaluated(one, values) for one in several)
+        case ast.BoolOp(op=ast.Or(), values=several):
+            return any(_evaluated(one, values) for one in several)
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _compared(op, _evaluated(left, values), _evaluated(right, values))
+    raise Unknown(ast.unparse(node))
+
+
+def _compared(op: ast.cmpop, left: Any, right: Any) -> bool:
+    match op:
+        case ast.Eq():
+            return bool(left == right)
+        case ast.NotEq():
+            return bool(left != right)
+        case ast.In():
+            return left in right
+        case ast.NotIn():
+            return left not in right
+    raise Unknown("a comparison")
