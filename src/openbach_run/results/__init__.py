@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs leave behind: records, measures, tables, files."""
+"""The results that runs leave behind: records, measures, tables and files."""

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""campaign.json of a results directory: what was asked for, the command and every run it comes to. A report and the page show
-also what has not been run."""
+"""Read and write campaign.json, the list of what a campaign was asked to run.
+
+The file is in a results directory. It holds the command and every run that the command comes to. A
+report and the web page can so show also the runs that have not been executed.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,13 @@ AGAIN = "run the campaign again, finished runs are kept"
 RUN = {"run_id": str, "scenario": str, "arguments": dict, "seed": int}
 OTHERS: dict[str, Any] = {"plots": {}, "apart": {}}
 CONTENT = {"command": str, "runs": list, "commit": (str, NoneType), "plots": dict, "apart": dict}
-"""Fields of a run, those that older files have not, and those of the whole."""
+"""The fields of a run, the optional fields that older files lack, and the fields of the whole
+file."""
 
 
 class AskedRun(NamedTuple):
+    """One run that a campaign was asked for."""
+
     run_id: str
     scenario: str
     arguments: Mapping[str, str]
@@ -31,7 +37,7 @@ class AskedRun(NamedTuple):
 
 
 def text(command: str, runs: Iterable[AskedRun], **others: Any) -> Iterator[str]:
-    """As JSON: `command`, the others, and `runs`, a run a line."""
+    """Yield the file as JSON text: `command`, then `others`, then `runs` with one run per line."""
     for number, (name, value) in enumerate({"command": command, **others}.items()):
         yield f"{' ' if number else '{'}{json.dumps(name)}: {json.dumps(value)},\n"
     yield ' "runs": [\n'
@@ -41,7 +47,10 @@ def text(command: str, runs: Iterable[AskedRun], **others: Any) -> Iterator[str]
 
 
 def read(directory: Path) -> dict[str, Any]:
-    """`command`, `runs`, and what others there are. Raises InputError."""
+    """Return the content of campaign.json: `command`, `runs` and the optional fields it has.
+
+    Raises InputError if the file is missing or not valid.
+    """
     file = directory / FILE
     try:
         asked: dict[str, Any] = parsed(file.read_bytes(), str(file))
@@ -58,7 +67,7 @@ def read(directory: Path) -> dict[str, Any]:
 
 
 def _wrong(asked: Any) -> str | None:
-    """What is wrong with the content of a campaign.json, or None."""
+    """Return what is wrong with the content of a campaign.json, or None."""
     if wrong := fields({"commit": None, **OTHERS, **asked} if isinstance(asked, dict) else asked, CONTENT):
         return wrong
     for number, run in enumerate(asked["runs"]):
@@ -71,15 +80,19 @@ def _wrong(asked: Any) -> str | None:
 
 
 def _no_texts(values: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the first value that is no text, or None."""
     return next(
         (f'"{name}" is {short(one)}; a text was expected' for name, one in values.items() if type(one) is not str), None
     )
 
 
 def parts(directory: Path) -> Iterator[tuple[str, Any]]:
-    """("command", text), then ("run", what is said of it) for each run, read line by line, as it is written, since one of
-    20 000 runs would need 100 MB at once. One that is written otherwise is read at once; of none there is nothing. Raises
-    DamagedRecord, and what JSON raises."""
+    """Yield ("command", text), then ("run", fields of the run) for each run.
+
+    The file is read line by line, in the layout that `text` writes: a file of 20 000 runs would
+    need 100 MB at once. A file in another layout is read as a whole. A missing file yields nothing.
+    Raises DamagedRecord for a run with wrong fields, and the errors of the JSON decoder.
+    """
     for kind, told in _parts(directory / FILE):
         if kind == "run" and (wrong := fields(told, RUN) or _no_texts(told["arguments"])):
             raise DamagedRecord(f"{directory / FILE}: runs: {wrong}; {AGAIN}")
@@ -87,17 +100,21 @@ def parts(directory: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(file: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the parts as `parts` does, without a check of the runs' fields."""
     if not file.exists():
         return
     with file.open(encoding="utf-8", errors="replace") as lines:
         first = next(lines, "")
         lines.seek(0)
+        # This is not the layout of `text`: somebody else wrote or reformatted the file.
         if not (first.startswith('{"command": ') and first.endswith(",\n")):
             document = json.load(lines)
             yield "command", document["command"]
             yield from (("run", run) for run in document["runs"])
             return
         for line in lines:
+            # A single line is no JSON document: complete the first one, and drop the "," before a
+            # run.
             if line.startswith('{"command": '):
                 yield "command", json.loads(line.rstrip().rstrip(",") + "}")["command"]
             elif line[1:].startswith('{"run_id": '):

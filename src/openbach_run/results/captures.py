@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run's capture (pcapng, written by kernel/src/capture.c): the packets that leave any interface, in one file. The keys of
-its WireGuard tunnels are in a second file, if they were asked for."""
+"""Read and write captures of packets.
+
+A run's capture (pcapng, written by kernel/src/capture.c) holds the packets that leave any
+interface, in one file. The keys of its WireGuard tunnels are in a second file, if they were asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from typing import BinaryIO
 from openbach_run.errors import InputError
 
 CAPTURE, KEYS = "capture.pcapng", "wireguard.keys"
-"""Files in a run's directory."""
+"""Names of the two files in a run's directory."""
 SECTION_HEADER, INTERFACE_DESCRIPTION, NAME_RESOLUTION, ENHANCED_PACKET, DECRYPTION_SECRETS = 0x0A0D0D0A, 1, 4, 6, 10
 WIREGUARD_KEY_LOG = 0x57474B4C
 OPTION_END, OPTION_IF_NAME, OPTION_IF_TSRESOL, OPTION_EPB_FLAGS = 0, 2, 9, 2
@@ -21,34 +25,41 @@ ETHERNET, RAW = 1, 101
 UNKNOWN, INBOUND, OUTBOUND = 0, 1, 2
 NANOSECONDS = b"\x09"
 BLOCK_LIMIT_BYTES = 1 << 18
-"""The kernel's blocks are smaller: whoever took it over may say otherwise."""
+"""The largest block that is read. The kernel's own blocks are smaller, but a job that has taken
+over the guest's kernel may claim any length."""
 
 
 @dataclass(frozen=True)
 class Packet:
+    """One packet of a capture."""
+
     interface: str
     """`host/interface`, e.g. `sat/to_st`."""
     link_type: int
-    """ETHERNET, or RAW (of a tunnel: it begins with the IP header)."""
+    """ETHERNET, or RAW for a tunnel (the frame begins with the IP header)."""
     time_ns: int
-    """Since 1970, of the guest's clock, which begins at 2026-01-01."""
+    """Nanoseconds since 1970 on the guest's clock, which begins at 2026-01-01."""
     frame: bytes
 
     @property
     def ip(self) -> bytes:
-        """From the header of IPv4 on; empty when it is not IPv4."""
+        """Return the packet from its IPv4 header on; empty if it is not IPv4."""
         if self.link_type != ETHERNET:
             return self.frame if self.frame[:1] and self.frame[0] >> 4 == 4 else b""
         return self.frame[14:] if self.frame[12:14] == b"\x08\x00" else b""
 
 
 def packets(capture: Path) -> Iterator[Packet]:
-    """In the order of time. Raises InputError for what is no such file."""
+    """Yield the packets of a capture file in the order of time.
+
+    Raises InputError for a file that is no whole capture.
+    """
     interfaces: list[tuple[str, int]] = []
     try:
         with capture.open("rb") as file:
             for kind, block in blocks(file):
                 body = block[8:-4]
+                # Packets refer to interfaces by the order of their descriptions.
                 if kind == INTERFACE_DESCRIPTION:
                     interfaces.append((_name(body[8:]), struct.unpack_from("<H", body)[0]))
                 elif kind == ENHANCED_PACKET:
@@ -60,14 +71,19 @@ def packets(capture: Path) -> Iterator[Packet]:
 
 
 def blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Type and bytes of each block of a pcapng stream, all bytes of it; the last one may be cut off."""
+    """Yield the type and all bytes of each block of a pcapng stream; the last one may be cut
+    off."""
     while header := stream.read(8):
         kind, length = struct.unpack("<II", header.ljust(8, b"\0"))
         yield kind, header + stream.read(max(0, min(length, BLOCK_LIMIT_BYTES) - 8))
 
 
 def last_time_ns(end: bytes) -> int | None:
-    """The time of the last packet in the last bytes of a stream; None if none ends there. A block ends with its length."""
+    """Return the time in ns of the last packet in the last bytes of a stream; None if there is
+    none.
+
+    Every block ends with its own length, so the blocks are followed from the end backwards.
+    """
     while len(end) >= 12:
         (length,) = struct.unpack_from("<I", end, len(end) - 4)
         if not 12 <= length <= len(end):
@@ -83,25 +99,28 @@ def last_time_ns(end: bytes) -> int | None:
 
 
 def keys_in(secrets: bytes) -> bytes:
-    """The text of a block of the type DECRYPTION_SECRETS that is WireGuard's; nothing of another."""
+    """Return the text of a DECRYPTION_SECRETS block with WireGuard keys; empty for other
+    secrets."""
     kind, length = struct.unpack_from("<II", secrets.ljust(16, b"\0"), 8)
     return secrets[16 : 16 + length] if kind == WIREGUARD_KEY_LOG else b""
 
 
 def _name(options: bytes) -> str:
+    """Return the interface's name from a block's options. Raises ValueError if it has none."""
     while options:
         code, length = struct.unpack_from("<HH", options)
         if code == OPTION_IF_NAME:
             return options[4 : 4 + length].decode()
+        # Values of options are padded to 32 bits.
         options = options[4 + (length + 3) // 4 * 4 :]
     raise ValueError("an interface without a name")
 
 
 class PcapngWriter:
-    """A pcapng file that tells directions, and has names for addresses and the keys of WireGuard's tunnels."""
+    """Writes a pcapng file with directions, names for addresses and keys of WireGuard tunnels."""
 
     def __init__(self, file: BinaryIO, names: dict[str, str], keys: bytes = b"") -> None:
-        """`keys` as in a run's KEYS."""
+        """Write the head of the file: `names` by address, and `keys` as in a run's KEYS file."""
         self._file = file
         self._interfaces: dict[str, int] = {}
         self._block(SECTION_HEADER, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
@@ -111,9 +130,10 @@ class PcapngWriter:
             self._block(NAME_RESOLUTION, b"".join(map(_resolution, names.items())) + bytes(4) + _option(OPTION_END))
 
     def write(self, packet: Packet, interface: str, direction: int) -> None:
-        """As a packet of `interface`, INBOUND, OUTBOUND or UNKNOWN."""
+        """Write a packet of `interface` that goes INBOUND, OUTBOUND or in an UNKNOWN direction."""
         if interface not in self._interfaces:
             self._interfaces[interface] = len(self._interfaces)
+            # An interface is described once, before its first packet.
             options = _option(OPTION_IF_NAME, interface.encode()) + _option(OPTION_IF_TSRESOL, NANOSECONDS)
             head = struct.pack("<HHI", packet.link_type, 0, 0)
             self._block(INTERFACE_DESCRIPTION, head + options + _option(OPTION_END))
@@ -128,14 +148,17 @@ class PcapngWriter:
 
 
 class PcapWriter:
-    """A file in the older form, for tools that know no other: one kind of interface, microseconds, no directions."""
+    """Writes a file in the older pcap format, for tools that read no pcapng.
+
+    It has one kind of interface, times in µs, and no directions.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._link_type: int | None = None
 
     def write(self, packet: Packet, interface: str, direction: int) -> None:
-        """Raises InputError for an interface of another kind."""
+        """Write a packet. Raises InputError for an interface of another kind than the first one."""
         if self._link_type is None:
             self._link_type = packet.link_type
             self._file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, packet.link_type))
@@ -151,10 +174,12 @@ def _option(code: int, value: bytes = b"") -> bytes:
 
 
 def _resolution(address_and_name: tuple[str, str]) -> bytes:
+    """Return an entry of a name resolution block: an IPv4 address and its name."""
     address, name = address_and_name
     value = bytes(map(int, address.split("."))) + name.encode() + b"\0"
     return struct.pack("<HH", 1, len(value)) + _padded(value)
 
 
 def _padded(value: bytes) -> bytes:
+    """Return the value, filled up with zeros to 32 bits."""
     return value + bytes(-len(value) % 4)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What packets of a VPN cost a CPU, from runs in real time: a line through the cost of packets of several lengths.
+"""Estimate the CPU time that a VPN needs per packet and per byte, from runs in real time.
 
-It is the least squares line, with no negative coefficient, through the least of the repetitions at each length: what else the
-machine does only adds to it (caches, pauses), and a program that always has something to do, as where the CPU is the
-bottleneck, pays least. The errors are half the widths of 95 % bootstrap intervals of its coefficients: the repetitions at each
-length are drawn anew.
+The costs are a line through the CPU times of packets of several lengths. The line is the least
+squares line without a negative coefficient. At each length it uses the least time of the
+repetitions, for two reasons: other work of the machine (caches, pauses) only adds to the time, and
+a program that is always busy, as where the CPU is the bottleneck, needs the least time per packet.
+The errors are half the widths of 95 % bootstrap intervals of the coefficients, for which the
+repetitions at each length are drawn anew.
 """
 
 from __future__ import annotations
@@ -21,15 +23,16 @@ from openbach_run.results.intervals import BOOTSTRAP_SEED
 from openbach_run.results.record import Record, statistics
 
 ENDS = {"encrypt": ("box_1", "tx"), "decrypt": ("box_2", "rx")}
-"""Of an upload between the boxes of a LAN: who does it, and which of its tunnel's counters says how many packets."""
+"""For an upload between the boxes of a LAN, by direction: the host that does the work, and the side
+of its tunnel whose counter says how many packets there were."""
 RESAMPLES = 2000
 PROGRAM_TIMES = "cpu_by_program"
-"""The job that the native engine sends CPU times as."""
+"""The name of the job under which the native engine sends CPU times."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A run's packets in one direction, and the time of the CPU that one of them took."""
+    """The packets of one run in one direction, and the CPU time in ns that one of them took."""
 
     vpn: str
     direction: str
@@ -40,8 +43,12 @@ class Seen:
 
 
 def seen_in(record: Record, run_dir: Path) -> list[Seen]:
-    """Of a run of lan_udp on the native engine. A program may hand several packets over as one, without the headers between
-    them; what is sent has never more than one. Raises InputError if the run has not what is needed."""
+    """Return the packets of a run of lan_udp on the native engine, one entry per direction.
+
+    The header length is taken from the packets that are sent, each of which has exactly one header.
+    A receiving program may hand over several packets as one, without the headers between them.
+    Raises InputError if the run lacks the CPU times or the packet counts.
+    """
     vpn, payload_bytes = record.arguments["vpn"], int(record.arguments["payload_bytes"])
     lines, header_bytes = list(statistics(run_dir)), 0.0
     found = []
@@ -61,6 +68,7 @@ def seen_in(record: Record, run_dir: Path) -> list[Seen]:
         counts, counted_bytes = counted[-1]
         if not counts or not times_s[-1]:
             raise InputError(f"{run_dir}: {vpn}: no program of {host} took time for a packet: the kernel carries them")
+        # Only the first direction (encrypt) sets it: what is sent has one header per packet.
         header_bytes = header_bytes or counted_bytes / counts - payload_bytes
         packets = (counted_bytes - header_bytes * counts) / payload_bytes
         ns = times_s[-1] * 1e9 / packets
@@ -69,9 +77,13 @@ def seen_in(record: Record, run_dir: Path) -> list[Seen]:
 
 
 def line_of(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Intercept and slope of the least squares line through points of at least two lengths; none of both is negative."""
+    """Return intercept and slope of the least squares line, neither of them negative.
+
+    The points are (x, y), of at least two different lengths x.
+    """
     slope, intercept = linear_regression(*zip(*points, strict=True))
     if slope < 0:
+        # The best line without a negative slope is flat, without a negative intercept through 0.
         return mean(y for _, y in points), 0.0
     if intercept < 0:
         return 0.0, sum(x * y for x, y in points) / sum(x * x for x, _ in points)
@@ -79,35 +91,53 @@ def line_of(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def costs(seen: Sequence[Seen]) -> dict[str, float]:
-    """Of one VPN and direction, as profiles of CPUs have it."""
+    """Return the costs of one VPN in one direction, with the keys of a CPU profile.
+
+    The keys are ns_per_packet and ns_per_byte, each with its error if every length was measured
+    more than once.
+    """
     by_length: dict[int, list[Seen]] = {}
     for one in seen:
         by_length.setdefault(one.payload_bytes, []).append(one)
     groups, random = list(by_length.values()), Random(BOOTSTRAP_SEED)
 
     def line(drawn: Sequence[Sequence[Seen]]) -> tuple[float, float]:
-        return line_of([(mean(one.packet_bytes for one in of), min(one.ns for one in of)) for of in drawn])
+        points = []
+        for group in drawn:
+            packet_bytes = mean(one.packet_bytes for one in group)
+            points.append((packet_bytes, min(one.ns for one in group)))
+        return line_of(points)
 
-    drawn = [line([random.choices(of, k=len(of)) for of in groups]) for _ in range(RESAMPLES)]
+    drawn = []
+    for _ in range(RESAMPLES):
+        resample = [random.choices(group, k=len(group)) for group in groups]
+        drawn.append(line(resample))
     found = {}
     for number, name in enumerate(("ns_per_packet", "ns_per_byte")):
         found[name] = round(line(groups)[number], 4)
         if min(map(len, groups)) > 1:
+            # The outer two of 39 cuts are the 2.5 % and 97.5 % quantiles.
             cuts = quantiles([one[number] for one in drawn], n=40)
             found[f"{name}_error"] = round((cuts[-1] - cuts[0]) / 2, 4)
     return found
 
 
 def off_pct(times: Mapping[str, float], checked: Sequence[Seen]) -> float:
-    """By how much the times say too much (or, negative, too little) of packets of a length that they do not come from."""
+    """Return by how many percent the fitted times exceed the measured ones (negative: fall short).
+
+    `checked` are packets of a length that was not used for the fit.
+    """
     length = mean(one.packet_bytes for one in checked)
     says_ns = times["ns_per_packet"] + times["ns_per_byte"] * length
     return round(100 * (says_ns / min(one.ns for one in checked) - 1), 2)
 
 
 def vpns_of(seen: Sequence[Seen], check_bytes: int) -> dict[str, Any]:
-    """The key `vpns` of a profile: costs by VPN and direction, with what the packets of `check_bytes`, which are not in them,
-    say of them."""
+    """Return the value of a profile's key `vpns`: costs by VPN and direction.
+
+    Packets with a payload of `check_bytes` are left out of the fit. If there are any, the result
+    says how far the fit is off for them.
+    """
     found: dict[str, Any] = {}
     for vpn in sorted({one.vpn for one in seen}):
         for direction in ENDS:

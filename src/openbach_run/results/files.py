@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One tidy row a run, as CSV, JSON and Parquet."""
+"""The table of results, one row per run, as CSV, JSON and Parquet."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from openbach_run.results.measures import measures_of_all
 from openbach_run.results.record import Record
 
 FIRST = ("vpn", "pep", "cc", "loss")
-"""Arguments whose columns come first, where a scenario has them."""
+"""Arguments whose columns come first if a scenario has them."""
 NUMBERS = {"seed": "int64", "virtual_s": "float64", "wall_s": "float64"}
-"""Columns besides measures that are numbers in results.parquet; all others are text, arguments as they were given."""
+"""Columns besides the measures that are numbers in results.parquet. All other columns are text,
+with the arguments as they were given."""
 
 CODES = {"int64": "q", "float64": "d"}
-"""Of `array`."""
+"""Type codes of `array` for the Arrow types of numbers."""
 BATCH = 10_000
-"""Rows that results.parquet is made of at a time."""
+"""The number of rows that are written to results.parquet at a time."""
 
 
 def row(record: Record) -> dict[str, Any]:
-    """The record's row of results.csv; what is not known is empty."""
+    """Return a record's row of results.csv by column; None for a value that is not known."""
     names = sorted(record.arguments, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     values = {
         "scenario": record.scenario,
@@ -45,9 +46,13 @@ def row(record: Record) -> dict[str, Any]:
 
 
 def columns_of(records: Iterable[Record]) -> list[str]:
-    """A measure that none of them has is no column."""
+    """Return the columns that the rows of these records need.
+
+    A measure for which no record has a value gets no column.
+    """
     kinds: dict[tuple[str, ...], dict[str, Any]] = {}
     for one in records:
+        # Rows with the same columns are alike here: one row of each kind is enough.
         lacking = {name for name, value in one.measures.items() if value is None}
         key = (*one.arguments, "", *(name for name in one.measures if name not in lacking))
         if key not in kinds:
@@ -56,7 +61,10 @@ def columns_of(records: Iterable[Record]) -> list[str]:
 
 
 def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Names of all columns; those that only some rows have come before the column that follows them there."""
+    """Return the names of all columns in an order that fits every row.
+
+    A column that only some rows have comes before the column that follows it in those rows.
+    """
     merged: list[str] = []
     for one in rows:
         place = 0
@@ -68,7 +76,7 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def csv_lines(records: Sequence[Record]) -> Iterator[str]:
-    """The head and a line for each record."""
+    """Yield the head of results.csv, then a line for each record."""
     names = columns_of(records)
     yield _line(names)
     for record in records:
@@ -95,9 +103,13 @@ def as_json(records: Sequence[Record]) -> str:
 
 
 def arrow() -> Any:
-    """pyarrow with pyarrow.parquet. It imports numpy, which is two thirds of its CPU time (0.1 s of every command), but can do
-    without (an optional dependency since version 18). So it does in a command, which has imported neither; other threads than
-    the first one could be importing numpy meanwhile, those of `serve` say."""
+    """Return pyarrow, with pyarrow.parquet imported.
+
+    pyarrow imports numpy, which takes two thirds of its CPU time (0.1 s of every command), but does
+    not need it since version 18. So a command imports it without numpy if neither of the two is
+    imported yet. Other threads than the main one, for example those of `serve`, leave numpy alone:
+    another thread could be importing it at the same time.
+    """
     of_command = threading.current_thread() is threading.main_thread()
     with_numpy = "numpy" in sys.modules or "pyarrow" in sys.modules or not of_command
     if not with_numpy:
@@ -110,20 +122,25 @@ def arrow() -> Any:
 
 
 def write_parquet(records: Sequence[Record], file: Path) -> None:
-    """The rows of results.csv: arguments as text, measures with the types, units and titles that their jobs declare."""
+    """Write the rows of results.csv as a Parquet file.
+
+    Arguments are text. Measures have the types, units and titles that their jobs declare.
+    """
     pyarrow = arrow()
     declared = flat(measures_of_all(records))
-    measured = {
-        name: measure_of(name, declared)[1] for name in {name for record in records for name in record.measures}
-    }
-    types = {
-        **{
-            name: _type(measure, (record.measures.get(name) for record in records))
-            for name, measure in measured.items()
-        },
-        **NUMBERS,
-        **{name: "string" for record in records for name in record.arguments},
-    }
+    measured: dict[str, Measure] = {}
+    arguments: set[str] = set()
+    for record in records:
+        arguments.update(record.arguments)
+        for name in record.measures:
+            if name not in measured:
+                measured[name] = measure_of(name, declared)[1]
+    types: dict[str, str] = {}
+    for name, measure in measured.items():
+        values = [record.measures.get(name) for record in records]
+        types[name] = _type(measure, values)
+    # These go before a measure of the same name.
+    types |= {**NUMBERS, **dict.fromkeys(arguments, "string")}
     names = columns_of(records)
     words = {name: {"unit": measure.unit, "title": measure.title} for name, measure in measured.items()}
     schema = pyarrow.schema([
@@ -132,28 +149,34 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for first in range(0, len(records), BATCH) or [0]:
             rows = [row(record) for record in records[first : first + BATCH]]
-            columns = [
-                pyarrow.Array.from_buffers(
-                    schema.field(name).type,
-                    len(rows),
-                    list(map(pyarrow.py_buffer, _buffers([one.get(name) for one in rows], types.get(name, "string")))),
-                )
-                for name in names
-            ]
+            columns = []
+            for name in names:
+                parts = _buffers([one.get(name) for one in rows], types.get(name, "string"))
+                buffers = list(map(pyarrow.py_buffer, parts))
+                kind = schema.field(name).type
+                columns.append(pyarrow.Array.from_buffers(kind, len(rows), buffers))
             writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
 
 
 def _buffers(values: Sequence[Any], kind: str) -> list[bytes]:
-    """An Arrow array as it is laid out (Arrow columnar format, "Physical memory layout"): which values there are, a bit each,
-    then the values. `pyarrow.array` would import pandas to see whether it is given some of its: 0.4 s of every command."""
+    """Return the buffers of an Arrow array: the validity bits (one per value), then the values.
+
+    The layout is that of the Arrow columnar format, "Physical memory layout". `pyarrow.array` would
+    do the same, but imports pandas to see whether it is given pandas data: 0.4 s of every command.
+    """
+    # The first value is the lowest bit, so the number is written with the last value first.
     there = int("".join("01"[value is not None] for value in reversed(values)) or "0", 2)
     valid = there.to_bytes(len(values) // 8 + 1, "little")
     if kind in CODES:
         return [valid, array(CODES[kind], [value or 0 for value in values]).tobytes()]
     texts = [(value or "").encode() for value in values]
+    # Texts are one block of bytes, with the offsets at which each one begins and ends.
     return [valid, array("i", accumulate(map(len, texts), initial=0)).tobytes(), b"".join(texts)]
 
 
 def _type(measure: Measure, values: Iterable[Any]) -> str:
-    """Older records may have a measure as it was declared then."""
+    """Return the Arrow type of a measure's column.
+
+    Older records may hold floats for a measure that is declared as int now.
+    """
     return "int64" if measure.type == "int" and not any(isinstance(one, float) for one in values) else "float64"

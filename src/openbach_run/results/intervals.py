@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Medians over seeds with 95 % bootstrap intervals, and comparisons of two cells paired by seed.
 
-The same seed gives all cells of a campaign the same loss process, so two cells are compared seed by seed and the
-differences are resampled, not the cells (percentile bootstrap: Efron and Tibshirani 1993, chapter 13). The resampling
-has a seed of its own: the same results give the same intervals. With n seeds no such interval reaches beyond the
-least and the greatest value, which hold the median with probability 1 - 2^(1-n): 94 % for 5 seeds.
+The same seed gives all cells of a campaign the same loss process, so two cells are compared seed by
+seed and the differences are resampled, not the cells (percentile bootstrap: Efron and Tibshirani
+1993, chapter 13). The resampling has a seed of its own: the same results give the same intervals.
+With n seeds no such interval reaches beyond the least and the greatest value, which hold the median
+with probability 1 - 2^(1-n): 94 % for 5 seeds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ BOOTSTRAP_SEED = 1
 
 @dataclass(frozen=True)
 class Estimate:
-    """A median over `seeds` seeds. `low` and `high` are None for a single seed: nothing can be claimed from it."""
+    """A median over `seeds` seeds, with its interval.
+
+    `low` and `high` are None for a single seed: nothing can be claimed from it.
+    """
 
     median: float
     low: float | None
@@ -34,7 +38,7 @@ class Estimate:
     seeds: int
 
     def lies_within(self, least: float, most: float) -> bool | None:
-        """True or False when the whole interval says so, None when it does not decide."""
+        """Return True or False if the whole interval says so, None if it does not decide."""
         if self.low is None or self.high is None:
             return None
         if least <= self.low and self.high <= most:
@@ -43,7 +47,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """The median of one value a seed, with its interval; None of no values."""
+    """Return the median of one value per seed, with its interval; None if there are no values."""
     if not values:
         return None
     if len(values) == 1:
@@ -57,33 +61,40 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 
 
 def difference(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Estimate | None:
-    """Median of `cell - baseline` over the seeds (the keys) that both have."""
+    """Return the median of `cell - baseline` over the seeds (the keys) that both have."""
     return estimate(list(differences(cell, baseline).values()))
 
 
 def ratio(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Estimate | None:
-    """Median of `cell / baseline` over the seeds that both have and where the baseline is not zero."""
+    """Return the median of `cell / baseline` over the seeds that both have and where the baseline
+    is not zero."""
     return estimate(list(ratios(cell, baseline).values()))
 
 
 def differences(cell: Mapping[int, float], baseline: Mapping[int, float]) -> dict[int, float]:
-    """`cell - baseline` by seed."""
+    """Return `cell - baseline` by seed, for the seeds that both have."""
     return {seed: cell[seed] - baseline[seed] for seed in sorted(cell.keys() & baseline.keys())}
 
 
 def ratios(cell: Mapping[int, float], baseline: Mapping[int, float]) -> dict[int, float]:
-    """`cell / baseline` by seed, where the baseline is not zero."""
+    """Return `cell / baseline` by seed, for the seeds that both have and where the baseline is not
+    zero."""
     return {seed: cell[seed] / baseline[seed] for seed in sorted(cell.keys() & baseline.keys()) if baseline[seed]}
 
 
 def _medians(taken: Floats) -> Floats:
-    """The median of each resample: from the least value on, the first that half of the resample is not greater than. Of an
-    even number of values the mean of the two in the middle."""
+    """Return the median of each resample.
+
+    The median is the first value, from the least one on, that half of the resample does not exceed.
+    For an even number of values it is the mean of the two in the middle.
+    """
     import numpy
 
     order, counts = numpy.argsort(taken), _counts(len(taken))
     drawn = numpy.zeros(RESAMPLES, numpy.min_scalar_type(len(taken)))
     lower, upper = numpy.zeros((2, RESAMPLES), numpy.uint32)
+    # `drawn` counts, per resample, the values so far; while it is below half, the median is further
+    # on.
     for place in order:
         drawn += counts[place]
         lower += drawn < (len(taken) + 1) // 2
@@ -95,8 +106,11 @@ def _medians(taken: Floats) -> Floats:
 
 @cache
 def _counts(count: int) -> numpy.typing.NDArray[numpy.uint8]:
-    """How often each of `count` values is drawn, with replacement, into each of RESAMPLES; the same for every cell, which
-    keeps cells paired. No value comes near 255 times into a resample of thousands."""
+    """Return how often each of `count` values is drawn into each of RESAMPLES, with replacement.
+
+    The draws are the same for every cell, which keeps cells paired. uint8 is enough: no value comes
+    near 255 times into a resample of thousands.
+    """
     import numpy
 
     random = numpy.random.default_rng(BOOTSTRAP_SEED)

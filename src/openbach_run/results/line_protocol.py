@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Statistics in InfluxDB's line protocol."""
+"""Write statistics in InfluxDB's line protocol."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from openbach_run.results.record import statistics
 
 
 def line_protocol(run_dirs: Iterable[Path]) -> Iterator[str]:
-    """Every statistic of the runs in InfluxDB 1.x's line protocol, as OpenBACH's collector writes them: measurement =
-    job, the tags of its metadata and no others (OpenBACH's tools take what is no tag of theirs for a statistic), time in
-    ms. The n-th run is scenario instance n. Numbers are floats, so that no field changes its type between two runs."""
+    """Yield every statistic of the runs as a line in InfluxDB 1.x's line protocol.
+
+    The lines are like those of OpenBACH's collector. The measurement is the job's name. The tags
+    are those of OpenBACH's metadata and no others: OpenBACH's tools take any other tag for a
+    statistic. The time is in ms. The n-th run is scenario instance n. Numbers are floats, so that
+    no field changes its type between two runs.
+    """
     for number, run_dir in enumerate(run_dirs, 1):
         for statistic in statistics(run_dir):
             metadata = statistic["_metadata"]
@@ -35,14 +39,17 @@ def line_protocol(run_dirs: Iterable[Path]) -> Iterator[str]:
 
 
 def _pairs(tags: Mapping[str, Any]) -> list[str]:
+    """Return the tags as `name=value`, escaped."""
     return [f"{_escaped(name, ',= ')}={_escaped(str(value), ',= ')}" for name, value in tags.items()]
 
 
 def _escaped(text: str, special: str) -> str:
+    """Return the text on one line, with a backslash before each letter that is `special`."""
     return "".join("\\" + letter if letter in special else letter for letter in text.replace("\n", " "))
 
 
 def _field(value: Any) -> str:
+    """Return a value as the line protocol writes it: a boolean, a float, or a quoted text."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):

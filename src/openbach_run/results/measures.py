@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the jobs of a run measured, by column of results.csv, as the jobs declare it (openbach/measures.py)."""
+"""Compute what the jobs of a run measured, by column of results.csv.
+
+The jobs declare their measures (openbach/measures.py).
+"""
 
 from __future__ import annotations
 
@@ -28,15 +31,18 @@ from openbach_run.results.record import Record, events, statistics
 from openbach_run.results.run_files import DamagedRecord, is_number, short
 
 Points = list[tuple[float, float]]
-"""Time in s and value of a statistic, as often as it was sent."""
+"""Time in s and value of a statistic, once for each time it was sent."""
 Sent = dict[str, dict[str, Points]]
-"""By suffix and statistic, of a job."""
+"""The points of a job, by suffix and statistic."""
 LARGEST_INT = 2**63 - 1
-"""Of a column of whole numbers in results.parquet."""
+"""The largest whole number that a column of results.parquet can hold."""
 
 
 def _statistic(name: str, values: Sequence[float]) -> float:
-    """Of the standard library's; its import takes longer than what is measured in most runs."""
+    """Return a function of the standard library's `statistics`, applied to the values.
+
+    The import is done here, since it takes longer than what is measured in most runs.
+    """
     import statistics
 
     value: float = getattr(statistics, name)(values)
@@ -55,13 +61,18 @@ OF_ALL: dict[str, Callable[[Mapping[str, Points]], float | None]] = {
 def measures(
     run_dir: Path, declared: Declared, taken: Collection[str] = (), scenario_instance_id: int | None = None
 ) -> dict[str, Any]:
-    """What was measured, by column; None for what a job that measured something has not sent. Statistics with a suffix have
-    columns of their own, `suffix_column`. A column that two jobs have measured, or that is in `taken` (arguments), gets its
-    job's name in front. Nothing if several scenario instances measured something, and none of them is asked for. Raises
-    DamagedRecord."""
+    """Return the measured values by column; None for a statistic that a job declared but did not
+    send.
+
+    Statistics with a suffix have columns of their own, `suffix_column`. A column that two jobs have
+    measured, or that is in `taken` (arguments), gets its job's name in front. Return {} if several
+    scenario instances measured something and none of them is asked for. Raises DamagedRecord.
+    """
     described, each = _by_kind(declared)
     sent = _sent(run_dir, described, scenario_instance_id)
-    found = [(job, name, value) for job, of_job in sent.items() for name, value in _of_job(described[job], of_job)]
+    found: list[tuple[str, str, Any]] = []
+    for job, of_job in sent.items():
+        found += [(job, name, value) for name, value in _of_job(described[job], of_job)]
     if each:
         found += _each_statistic(run_dir, each, scenario_instance_id)
     often = Counter([*(name for _, name, _ in found), *taken, *OTHER_COLUMNS])
@@ -69,8 +80,11 @@ def measures(
 
 
 def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Record:
-    """The record with the measures as the jobs declare them now: taken anew from what was sent, if they have changed since.
-    Itself where what the run has left was damaged since."""
+    """Return the record with the measures as the jobs declare them now.
+
+    If the declarations have changed, the measures are computed again from the statistics. The
+    record is returned as it is if the run did not finish or its files were damaged since.
+    """
     if not record.finished or record.declared == to_records(declared):
         return record
     try:
@@ -81,27 +95,41 @@ def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Rec
 
 
 def measures_of(record: Record) -> dict[str, tuple[Measure, ...]]:
-    """By job, as they were declared when the record was made."""
+    """Return a record's measures by job, as they were declared when the record was made."""
     return from_records(record.declared)
 
 
 def measures_of_all(records: Iterable[Record]) -> dict[str, tuple[Measure, ...]]:
-    """Of several records: by job, as the first one that has the job has them."""
+    """Return the measures of several records by job, as the first record with that job has them."""
     kinds = {json.dumps(record.declared): record for record in records}
-    return {job: found for record in reversed(kinds.values()) for job, found in measures_of(record).items()}
+    found: dict[str, tuple[Measure, ...]] = {}
+    # Backwards, so that the earlier declarations overwrite the later ones.
+    for record in reversed(kinds.values()):
+        found |= measures_of(record)
+    return found
 
 
 def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[str]]:
-    """The jobs that describe their columns, with these; those of which every statistic is one."""
-    each = [job for job, listed in declared.items() if any(one.take == EACH for one in listed)]
-    return {job: listed for job, listed in declared.items() if job not in each}, each
+    """Return the jobs that describe their columns, with these, and the jobs whose every statistic
+    is one."""
+    described: dict[str, tuple[Measure, ...]] = {}
+    each: list[str] = []
+    for job, listed in declared.items():
+        if any(one.take == EACH for one in listed):
+            each.append(job)
+        else:
+            described[job] = listed
+    return described, each
 
 
 def _each_statistic(
     run_dir: Path, jobs: Collection[str], scenario_instance_id: int | None
 ) -> list[tuple[str, str, float]]:
-    """Job, column and median of each statistic that is a number. Both ends of a transfer may send the same: where a job was
-    started more than once, its columns have the host's name in front, and a number from the second one there on."""
+    """Return job, column and median of each statistic that is a number.
+
+    Both ends of a transfer may send the same statistic. So if a job was started more than once, its
+    columns have the host's name in front, with a number from the host's second instance on.
+    """
     sent: dict[tuple[str, int, str, str], list[float]] = {}
     instances = set()
     for statistic in statistics(run_dir):
@@ -120,6 +148,7 @@ def _each_statistic(
     found: dict[tuple[str, str], float] = {}
     for (job, instance, suffix, name), values in sent.items():
         column = as_column("_".join(filter(None, (places[job].get(instance, ""), suffix, name))))
+        # Different names may become the same column: take the first free one of x, x_2, x_3.
         numbered = chain([column], (f"{column}_{number}" for number in count(2)))
         free = next(one for one in numbered if (job, one) not in found)
         found[job, free] = OF_ONE["median"](values)
@@ -127,17 +156,21 @@ def _each_statistic(
 
 
 def _places(run_dir: Path, jobs: Collection[str], scenario_instance_id: int | None) -> dict[str, dict[int, str]]:
-    """By job and number of its instance: what distinguishes it from the others of the job, "" if there are none."""
+    """Return a name that tells each instance of a job from the others, by job and instance number.
+
+    A job with one instance has none.
+    """
     hosts: dict[str, dict[int, str]] = {job: {} for job in jobs}
     for event in events(run_dir):
         is_start = event["event"] == "job_started" and event["job"] in hosts
         if is_start and scenario_instance_id in (None, event["scenario_instance_id"]):
             hosts[event["job"]][event["instance_id"]] = event["entity"]
-    return {job: _distinguished(of_job) if len(of_job) > 1 else {} for job, of_job in hosts.items()}
+    several = {job: of_job for job, of_job in hosts.items() if len(of_job) > 1}
+    return {job: _distinguished(several.get(job, {})) for job in hosts}
 
 
 def _distinguished(hosts: Mapping[int, str]) -> dict[int, str]:
-    """`server`, and `server_2` for the second instance there."""
+    """Return names by instance: `server`, and `server_2` for the second instance on that host."""
     often: Counter[str] = Counter()
     found = {}
     for instance, host in hosts.items():
@@ -147,13 +180,20 @@ def _distinguished(hosts: Mapping[int, str]) -> dict[int, str]:
 
 
 def as_column(name: str) -> str:
-    """A name as a column has it: `packet_loss` of `packet loss (%)`."""
+    """Return a name as a column has it: `packet_loss` for `packet loss (%)`."""
     return re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_") or "_"
 
 
 def _sent(run_dir: Path, declared: Declared, scenario_instance_id: int | None) -> dict[str, Sent]:
-    """What the jobs that declare measures have sent for them, by job in the order of `declared`."""
-    wanted = {job: {one.statistic for one in listed} for job, listed in declared.items()}
+    """Return what the jobs have sent of their declared statistics, by job in the order of
+    `declared`.
+
+    Return {} if several scenario instances have sent something. Raises DamagedRecord for a value
+    that is no number.
+    """
+    wanted: dict[str, set[str]] = {}
+    for job, listed in declared.items():
+        wanted[job] = {one.statistic for one in listed}
     found: dict[str, Sent] = {job: {} for job in declared}
     instances = set()
     for line, statistic in enumerate(statistics(run_dir), 1):
@@ -177,7 +217,8 @@ def _sent(run_dir: Path, declared: Declared, scenario_instance_id: int | None) -
 
 
 def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, float | int | None]]:
-    """Columns and values: those of all suffixes together first."""
+    """Yield columns and values; first those that combine all suffixes, then those of each
+    suffix."""
     for measure in declared:
         if measure.take in TAKES_OF_ALL:
             rates = {
@@ -195,15 +236,20 @@ def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, floa
 
 
 def _taken(points: Points | None, measure: Measure) -> float | int | None:
+    """Return a measure's value from its points, or None if there are none."""
     if not points:
         return None
+    # The usual median of an even number of whole numbers may be no whole number.
     whole_median = (measure.take, measure.type) == ("median", "int")
     take = partial(_statistic, "median_low") if whole_median else OF_ONE[measure.take]
     return _value(measure, take, [value for _, value in points])
 
 
 def _value(measure: Measure, take: Callable[[Any], float | None], sent: Any) -> float | int | None:
-    """What `take` makes of what was sent, in the measure's unit and type. Raises DamagedRecord for what no column holds."""
+    """Return the result of `take` in the measure's unit and type; None if `take` has none.
+
+    Raises DamagedRecord for a result that no column can hold.
+    """
     try:
         value = take(sent)
         if value is None:

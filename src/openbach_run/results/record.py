@@ -1,25 +1,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records: what runs leave behind, one self-describing directory a run.
+"""Records: what runs leave behind, one self-describing directory per run.
 
     results/<scenario>/
         campaign.json               what was asked for: the command, and every run it comes to
         results.csv results.parquet one row per run
-        shared/<hash>.json          of several records: the engine's identity, the guest's packages, what jobs measure
+        shared/<hash>.json          of several records: the engine's identity, the guest's packages,
+                                    what jobs measure
         runs/<run_id>/
             record.json             what was run, how it ended, how to do it again
             statistics.jsonl.gz     every statistic that a job sent
             events.jsonl.gz         what the director did
-            files.tar.gz            run.json (what the guest got), commands.sh (which built the platform), result.json,
-                                    console.log, jobs.jsonl, jobs/*/{stdout,stderr}
+            files.tar.gz            run.json (what the guest got), commands.sh (which built the
+                                    platform), result.json, console.log, jobs.jsonl,
+                                    jobs/*/{stdout,stderr}
             [capture.pcapng]            with --pcap
             [wireguard.keys]            with --pcap --keys
 
-A run that goes on, and one that has failed, has its files as the guest writes them: statistics.jsonl, events.jsonl and
-those of files.tar.gz. So have the finished ones of older versions.
+A run that has not ended yet, and one that has failed, has its files as the guest writes them:
+statistics.jsonl, events.jsonl and those of files.tar.gz. Finished runs of older versions have them
+like that, too.
 
-A record is made as <run_id>.unfinished and renamed when it is whole: a killed command leaves no half of one. The
-record that a --rerun replaces waits as <run_id>.replaced meanwhile, and comes back if the command is killed then. A good
-record is never replaced by one of a run that failed: that one is kept beside it, as <run_id>.failed.
+A record is made as <run_id>.unfinished and renamed when it is complete, so that a killed command
+leaves no incomplete record. The record that a --rerun replaces waits as <run_id>.replaced
+meanwhile, and comes back if the command is killed then. A record of a finished run is never
+replaced by one of a failed run: the failed one is kept beside it, as <run_id>.failed.
 """
 
 from __future__ import annotations
@@ -48,18 +52,20 @@ FINISHED = "Finished Ok"
 DAMAGED = "Record Damaged"
 """The status of a run that left something unreadable."""
 PROBE_BYTES = 1 << 20
-"""What is written to see that a disk is not full; a record without its capture is smaller."""
+"""The bytes that are written to see that a disk is not full; a record without its capture is
+smaller."""
 
 
 LEFT_OUT = ("record.json", CAPTURE, KEYS)
-"""Files that a finished run has as they are, beside the packed ones."""
+"""Files that a finished run keeps as they are, beside the packed ones."""
 NOT_LOCKED = "not_locked"
-"""Key of an identity: the packages of a run that are not those of debian.lock, in words."""
+"""A key of an identity: the packages of a run that are not those of debian.lock, in words."""
 SHARED = ("identity", "packages", "declared")
-"""Fields of a record that most records of a campaign have in common: in shared/."""
+"""Fields that most records of a campaign have in common; they are stored in shared/."""
 
 LATEST_MS, LONGEST_S = 10**14, 10**10
-"""Of statistics (in the year 5138), and of events: what is later is no time, and no date could be made from it."""
+"""The latest time of a statistic in ms (in the year 5138), and the latest time of an event in s. No
+date could be made from a later one."""
 MEASURED_BY_HOST = (
     "run_id",
     "scenario",
@@ -74,12 +80,14 @@ MEASURED_BY_HOST = (
     "host",
 )
 SAID_BY_GUEST = ("status", "error", "virtual_s", "measures", "parts")
-"""Fields of a record. The host knows the first from what it planned, its clock, the pipe of packets and the guest's exit: what
-a job writes does not change them. The others follow from files that the guest left: its jobs and whatever has taken it over may
-say anything in them, but for a status that the host gives (Guest Lost, Record Damaged)."""
+"""Fields of a record, by who knows them. MEASURED_BY_HOST comes from what the host planned, its
+clock, the pipe of packets and the guest's exit; what a job writes does not change it. SAID_BY_GUEST
+follows from files that the guest left, in which its jobs, and anyone who has taken over the guest,
+may say anything. Only a status that the host gives (Guest Lost, Record Damaged) is not the
+guest's."""
 
 SOURCES = "said_by_guest"
-"""Key of record.json with SAID_BY_GUEST: whoever reads the file alone sees which are which."""
+"""The key of record.json that holds SAID_BY_GUEST, for whoever reads the file alone."""
 
 PART: dict[str, Any] = {
     "scenario": str, "arguments": dict, "status": str, "virtual_s": float, "measures": dict,
@@ -94,16 +102,18 @@ MEASURE: dict[str, Any] = {
     **dict.fromkeys(("statistic", "unit", "title", "type", "take"), str), "factor": float, "better": (str, NoneType),
 }  # fmt: skip
 LARGEST = 2**63 - 1
-"""Fields of a record that is read, of its parts, those that older ones have not, those of SHARED, those of a measure that is
-declared; the largest whole number, which a column can hold."""
+"""In this order: fields of each part of a record; fields of a record; fields that older records
+lack; the fields of SHARED; fields of a declared measure; the largest whole number that a column can
+hold."""
 
 LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType), "time": float}
 METADATA: dict[str, Any] = {
     **LEAST_METADATA, "agent_name": str, "job_instance_id": int, "scenario_instance_id": int,
 }  # fmt: skip
-"""Fields of a statistic's `_metadata`: what is looked at in any record, and what every run leaves now."""
+"""Fields of a statistic's `_metadata`: those that are used of any record, and those that every run
+leaves now."""
 NEVER_SENT = {"suffix": "", "time": 0}
-"""What they are where older records, and statistics without a suffix, have none."""
+"""Their values if they are missing, as in older records and in statistics without a suffix."""
 EVENT = {"t_s": float, "event": str}
 FUNCTION = {"scenario_instance_id": int, "function": int}
 JOB = {"scenario_instance_id": int, "instance_id": int, "job": str, "entity": str}
@@ -117,7 +127,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "job_ended": {**JOB, "status": str},
     "job_stop_ordered": JOB,
 }
-"""Fields that the director gives its events, besides t_s and event."""
+"""Fields that the director gives its events by their name, besides t_s and event."""
 NO_EVENTS: dict[str, dict[str, Any]] = {}
 
 
@@ -128,7 +138,7 @@ class Record:
     run_id: str
     scenario: str
     arguments: dict[str, str]
-    """And constants."""
+    """Arguments and constants by name, as text."""
     seed: int
     status: str
     error: str | None
@@ -136,28 +146,34 @@ class Record:
     wall_s: float
     capture_hash: str
     measures: dict[str, Any]
-    """By name; see `results.measures`."""
+    """Measured values by name; see `results.measures`."""
     command: str
-    """Type this to get it again."""
+    """The command that repeats the run."""
     identity: dict[str, str]
     packages: Sequence[str]
     declared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """What the measures are, by job, as the jobs have declared them (openbach/measures.py)."""
+    """The measures by job, as the jobs have declared them (openbach/measures.py)."""
     parts: list[dict[str, Any]] | None = None
-    """Of a scenario that only starts others, the fields of each one's own record in place of these; [] of any other one;
-    None in older records."""
+    """For a scenario that only starts others: the record's fields of each of them. [] for any other
+    scenario; None in older records."""
     host: Mapping[str, Any] = field(default_factory=dict)
-    """`exit` of the guest's processes, in words; `capture_bytes`; `last_packet_s`, the virtual time of the last packet in the
-    stream that `capture_hash` is of, None if there is no packet. {} in older records, and of other engines."""
+    """The host's own observations: `exit` of the guest's processes, in words; `capture_bytes`;
+    `last_packet_s`, the virtual time of the last packet in the stream whose hash is `capture_hash`,
+    None if there is no packet. {} in older records and for other engines."""
 
     @property
     def finished(self) -> bool:
+        """Return whether the run has ended without a failure."""
         return self.status == FINISHED
 
     @property
     def repetition(self) -> list[str]:
-        """What repeats the run, behind `openbach-run`: its scenario, values and seed. Of its command nothing else is taken:
-        it may be somebody else's record, and an option could name a directory of code. Raises InputError."""
+        """Return the words behind `openbach-run` that repeat the run: its scenario, values and
+        seed.
+
+        Nothing else is taken from its command: the record may be somebody else's, and an option
+        could name a directory of code. Raises InputError if a word looks like an option.
+        """
         scenario = (self._command_words()[1:2] or ["-"])[0]
         words = [scenario, *(f"{name}={value}" for name, value in self.arguments.items())]
         if wrong := [word for word in words if word.startswith("-")]:
@@ -166,11 +182,14 @@ class Record:
 
     @property
     def options(self) -> list[str]:
-        """The names of further options in its command: runs may differ without them."""
+        """Return the sorted names of the other options in its command; without them a run may
+        differ."""
         words = self._command_words()
         return sorted({word.partition("=")[0] for word in words if word.startswith("--")} - {"--seeds"})
 
     def _command_words(self) -> list[str]:
+        """Return the command's words as a shell reads them. Raises InputError if it is not
+        readable."""
         try:
             return shlex.split(self.command)
         except (ValueError, AttributeError) as error:
@@ -178,7 +197,7 @@ class Record:
 
     @property
     def clock(self) -> str:
-        """As clock.py names them; older records have it by their engine alone."""
+        """Return the clock by the names of clock.py; older records have it only by their engine."""
         return self.identity.get("clock") or (VIRTUAL if self.identity.get("engine") == VIRTUAL else REAL)
 
 
@@ -193,8 +212,10 @@ class Store:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Makes sure that the directory can be written, that no other command uses it, and cleans up what a killed
-        one has left. Raises InputError."""
+        """Hold the results directory for one command, and clean up what a killed command has left.
+
+        Raises InputError if the directory cannot be written or another command uses it.
+        """
         with self._writing():
             self.runs.mkdir(parents=True, exist_ok=True)
             lock = (self.directory / ".lock").open("w")
@@ -214,6 +235,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        """Turn the errors of writing into an InputError that names the directory."""
         try:
             yield
         except OSError as error:
@@ -222,6 +244,7 @@ class Store:
             ) from error
 
     def _clean_up(self) -> None:
+        """Bring back replaced records whose replacement never came, and remove unfinished ones."""
         for replaced in self.runs.glob("*.replaced"):
             if (place := replaced.with_suffix("")).exists():
                 run_files.remove(replaced)
@@ -231,6 +254,8 @@ class Store:
             run_files.remove(left)
 
     def _try_writing(self) -> None:
+        """Write and remove PROBE_BYTES, to see now rather than after a run that the disk is
+        full."""
         probe = self.begin("probe")
         try:
             (probe / "probe").write_bytes(bytes(PROBE_BYTES))
@@ -238,23 +263,30 @@ class Store:
             run_files.remove(probe)
 
     def load(self, run_id: str) -> Record | None:
+        """Return a run's record, or None if there is none that this version understands."""
         return self._read(self.runs / run_id)
 
     def all(self) -> list[Record]:
-        """Every record that is there, of whatever campaign, by run_id."""
+        """Return every record of the directory, of whatever campaign, in the order of the
+        run_ids."""
         places = sorted(place for place in self.runs.glob("*") if not place.suffix)
-        return [record for place in places if (record := self._read(place)) is not None]
+        records = map(self._read, places)
+        return [record for record in records if record is not None]
 
     def begin(self, run_id: str) -> Path:
-        """A new directory for a run that starts. No other user reaches what its guest leaves there."""
+        """Make a new directory for a run that starts, which only this user can read, and return
+        it."""
         unfinished = self.runs / f"{run_id}.unfinished"
         run_files.remove(unfinished)
         unfinished.mkdir(0o700)
         return unfinished
 
     def keep(self, unfinished: Path, record: Record) -> Path:
-        """Completes a run's directory and gives it its name, in place of an older one; returns where it is then: beside a
-        good record if the run failed."""
+        """Complete a run's directory, give it its name in place of an older one, and return it.
+
+        If the run failed and there is a record of a finished run, it is kept beside that one
+        instead.
+        """
         if record.finished:
             run_files.pack(unfinished, LEFT_OUT)
         run_files.write_new(unfinished, "record.json", self._text(record))
@@ -274,34 +306,37 @@ class Store:
         return place
 
     def remove(self, run_id: str) -> None:
-        """A run that is to be executed again."""
+        """Remove a run that is to be executed again."""
         run_files.remove(self.runs / run_id)
 
     def rewrite(self, record: Record) -> None:
-        """A finished run's record with other words or measures of what it has left."""
+        """Write a finished run's record again, with other words or measures for what it has
+        left."""
         run_dir = self.runs / record.run_id
         run_files.write_new(run_dir, "record.json.new", self._text(record))
         os.replace(run_dir / "record.json.new", run_dir / "record.json")
 
     def write(self, name: str, text: Iterable[str]) -> None:
-        """A file of the results, whole or not at all."""
+        """Write a file of the results, whole or not at all."""
         new = self.directory / f".{name}.new"
         with new.open("w") as file:
             file.writelines(text)
         os.replace(new, self.directory / name)
 
     def add(self, name: str, text: str) -> None:
-        """More at the end of a file of the results."""
+        """Append text to a file of the results."""
         with (self.directory / name).open("a") as file:
             file.write(text)
 
     def _text(self, record: Record) -> str:
+        """Return the content of record.json, and store the shared fields in their own file."""
         fields = dict(record.__dict__)
         shared = self._shared.put({name: fields.pop(name) for name in SHARED})
         return json.dumps({**fields, "shared": shared, SOURCES: SAID_BY_GUEST}, indent=1) + "\n"
 
     def _read(self, run_dir: Path) -> Record | None:
-        """A record, or None for one that this version does not understand: its run is then done again."""
+        """Return a record, or None for one that this version does not understand; its run is then
+        repeated."""
         try:
             fields = run_files.document(run_dir, "record.json")
             fields.pop(SOURCES, None)
@@ -320,17 +355,20 @@ class Store:
 
 
 class _Shared:
-    """What many records have in common, each once, in a file that is named by its hash."""
+    """Stores the fields that many records have in common, each set once, in a file named by its
+    hash."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, dict[str, Any]] = {}
         self._names: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
-        """By what was put: packages and measures are the same objects in every record, the identity is short."""
+        """The file's name by the content that was put. Packages and measures count by their `id`,
+        since they are the same objects in every record; the identity is short and counts by its
+        items."""
         self._lock = threading.Lock()
 
     def put(self, fields: dict[str, Any]) -> str:
-        """The name under which it is there then."""
+        """Store the fields if they are new, and return the name under which they are stored."""
         with self._lock:
             same = (*fields["identity"].items(), *(id(value) for name, value in fields.items() if name != "identity"))
             if same not in self._names:
@@ -338,6 +376,8 @@ class _Shared:
             return self._names[same][0]
 
     def _put(self, fields: dict[str, Any]) -> str:
+        """Write the fields to the file named by their hash, if that is not known yet; return the
+        name."""
         text = json.dumps(fields, indent=1, sort_keys=True) + "\n"
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
         if name not in self._known:
@@ -348,7 +388,7 @@ class _Shared:
         return name
 
     def get(self, name: str) -> dict[str, Any]:
-        """Raises OSError, DamagedRecord."""
+        """Return the fields stored under a name. Raises OSError, DamagedRecord."""
         if name not in self._known:
             fields = run_files.document(self._folder, f"{Path(name).name}.json")
             if wrong := _wrong_shared(fields):
@@ -358,7 +398,8 @@ class _Shared:
 
 
 def _wrong(fields: Mapping[str, Any]) -> str | None:
-    """What is wrong with a record's own fields, or None: somebody else may have written them."""
+    """Return what is wrong with a record's own fields, or None. Somebody else may have written
+    them."""
     if wrong := run_files.fields({**LATER_FIELDS, **fields}, FIELDS) or _wrong_part(fields):
         return wrong
     for part in fields.get("parts") or ():
@@ -368,6 +409,7 @@ def _wrong(fields: Mapping[str, Any]) -> str | None:
 
 
 def _wrong_part(fields: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the values of a record or of a part of it, or None."""
     if abs(fields["virtual_s"]) > LONGEST_S or abs(fields.get("wall_s", 0)) > LONGEST_S:
         return f"virtual_s or wall_s is more than {LONGEST_S} s"
     if not all(type(value) is str for value in fields["arguments"].values()):
@@ -380,13 +422,14 @@ def _wrong_part(fields: Mapping[str, Any]) -> str | None:
 
 
 def _wrong_shared(fields: Any) -> str | None:
-    """The same of the fields that it has in common with others."""
+    """Return what is wrong with the fields that a record has in common with others, or None."""
     if wrong := run_files.fields({"declared": {}, **fields} if isinstance(fields, dict) else fields, SHARED_FIELDS):
         return wrong
     if not all(type(one) is str for one in (*fields["identity"].values(), *fields["packages"])):
         return "identity and packages should be texts"
     for measures in fields.get("declared", {}).values():
         for one in measures if isinstance(measures, list) else [None]:
+            # Only the column is required: the other fields have defaults.
             known = {**dict.fromkeys(MEASURE, ""), "factor": 1, **one} if isinstance(one, dict) else one
             if wrong := run_files.fields(known, {"column": str, **MEASURE}):
                 return f"declared: {wrong}"
@@ -394,10 +437,15 @@ def _wrong_shared(fields: Any) -> str | None:
 
 
 def not_locked(records: Iterable[Record]) -> list[str]:
-    """A sentence that names the packages of records that are not those of debian.lock, if any."""
-    texts = sorted({text for one in records for text in one.identity.get(NOT_LOCKED, "").split("; ") if text})
-    named = ", ".join(texts)
-    return [f"not the locked packages: {named}: packets may differ from those of the lock"] if texts else []
+    """Return a sentence that names the packages that are not those of debian.lock; [] if there are
+    none."""
+    texts: set[str] = set()
+    for one in records:
+        texts.update(one.identity.get(NOT_LOCKED, "").split("; "))
+    named = ", ".join(sorted(texts - {""}))
+    if not named:
+        return []
+    return [f"not the locked packages: {named}: packets may differ from those of the lock"]
 
 
 def _sync(file: Path) -> None:
@@ -406,17 +454,26 @@ def _sync(file: Path) -> None:
 
 
 def statistics(run_dir: Path) -> list[Mapping[str, Any]]:
-    """The statistics that the jobs of a run have sent, in order: the n-th is on line n. Raises DamagedRecord."""
+    """Return the statistics that the jobs of a run have sent, in order: the n-th is on line n.
+
+    Raises DamagedRecord.
+    """
     return run_files.lines(run_dir, "statistics.jsonl", _wrong_statistic)
 
 
 def events(run_dir: Path) -> list[Mapping[str, Any]]:
-    """What the director did in a run, in order; as far as it has come in one that goes on. Raises DamagedRecord."""
+    """Return what the director did in a run, in order. Raises DamagedRecord.
+
+    For a run that has not ended yet these are the events so far.
+    """
     return run_files.lines(run_dir, "events.jsonl", wrong_event)
 
 
 def check(run_dir: Path) -> None:
-    """That a run which has ended has left statistics and events as they are written now. Raises DamagedRecord."""
+    """Check that an ended run has left statistics and events in the form of this version.
+
+    Raises DamagedRecord if not.
+    """
     run_files.lines(run_dir, "statistics.jsonl", lambda line: _wrong_statistic(line, METADATA, {"suffix": ""}))
     run_files.lines(run_dir, "events.jsonl", lambda line: wrong_event(line, EVENTS))
 
@@ -424,6 +481,10 @@ def check(run_dir: Path) -> None:
 def _wrong_statistic(
     line: Any, metadata: Mapping[str, Any] = LEAST_METADATA, absent: Mapping[str, Any] = NEVER_SENT
 ) -> str | None:
+    """Return what is wrong with a line of statistics.jsonl, or None.
+
+    `metadata` has the fields that are required, `absent` the values of those that may be missing.
+    """
     if wrong := run_files.fields(line, {"_metadata": dict}):
         return wrong
     given = {**absent, **line["_metadata"]}
@@ -434,7 +495,10 @@ def _wrong_statistic(
 
 
 def wrong_event(line: Any, known: Mapping[str, Mapping[str, Any]] = NO_EVENTS) -> str | None:
-    """What is wrong with a line of events.jsonl, or None. `known` has the fields of events by their name."""
+    """Return what is wrong with a line of events.jsonl, or None.
+
+    `known` has the fields of events by their name.
+    """
     if wrong := run_files.fields(line, EVENT) or run_files.fields(line, known.get(line["event"], {})):
         return wrong
     if not 0 <= line["t_s"] <= LONGEST_S:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The runs of a results directory in one small file that git can keep: what reports and later searches read of them, a
-kilobyte a run. Unpacked in results/ (`tar -xJf runs.tar.xz -C results`), they are results again. What programs printed and
-what the director did is not in it."""
+"""Pack the runs of a results directory into one small file that git can keep.
+
+It holds what reports and later searches read of the runs, about a kilobyte per run. Unpacked in
+results/ (`tar -xJf runs.tar.xz -C results`), they are results again. The output of programs and the
+director's events are not in it.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,15 @@ from openbach_run.results.record import Store
 
 FILE = "runs.tar.xz"
 OF_A_RUN = ("run.json", "record.json", "statistics.jsonl")
-"""In this order: of neighbours that are nearly the same little is left."""
+"""The files of a run, in the order of the archive: similar files that follow one another compress
+well."""
 
 
 def write_runs(file: Path, runs: Iterable[tuple[Store, Iterable[str]]]) -> None:
-    """The runs of these run_ids of each results directory, whole or not at all; the same bytes for the same runs. Raises
-    DamagedRecord."""
+    """Write the runs with these run_ids of each results directory, whole or not at all.
+
+    The same runs make the same bytes. Raises DamagedRecord.
+    """
     new = file.with_suffix(".new")
     with tarfile.open(new, "w:xz", format=tarfile.USTAR_FORMAT) as tar:
         for store, run_ids in runs:
@@ -34,6 +40,8 @@ def write_runs(file: Path, runs: Iterable[tuple[Store, Iterable[str]]]) -> None:
 
 
 def _files(store: Store, run_ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents of the files of one results directory; files that are missing are
+    left out."""
     with suppress(FileNotFoundError):
         yield asked.FILE, run_files.content(store.directory, asked.FILE)
     for place in sorted(store.shared.glob("*.json")):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading what a run has left. A guest wrote it, perhaps somebody else's: it may hold links to files of the host, FIFOs
-that block, files without end, and text that is no JSON.
+"""Read safely what a run has left.
 
-Only regular files that have one name are read (another name may be outside the run's directory), no link is followed on
-the way to them, nothing blocks, and sizes are bounded.
+A guest wrote it, perhaps somebody else's. It may hold links to files of the host, FIFOs that block,
+files without end, and text that is no JSON. So only regular files with a single name are read
+(another name may be outside the run's directory), no link is followed on the way to them, nothing
+blocks, and sizes are bounded.
 """
 
 from __future__ import annotations
@@ -27,35 +28,40 @@ from typing import Any, BinaryIO
 from openbach_run.errors import InputError
 
 FILE_LIMIT_BYTES = 64 << 20
-"""Of a file that is read whole."""
+"""The largest file that is read as a whole."""
 DEEPEST = 40
-"""Directories in directories."""
+"""The number of directories within one another that a run may have."""
 SERIES = ("statistics.jsonl", "events.jsonl")
 PACKED = "files.tar.gz"
-"""Where the other files of a run are that has finished."""
+"""The archive of the other files of a finished run."""
 COMPRESSION = 3
 LONGEST_PACKED = 100
-"""Bytes in the name of a file that goes into PACKED."""
+"""The most bytes in the name of a file that goes into PACKED."""
 
 
 class DamagedRecord(InputError):
-    """Something that a run has left is not what it should be: the text names file, line and fault."""
+    """Something that a run has left is not as it should be. The text names file, line and fault."""
 
 
 def within(damage: DamagedRecord, run_dir: Path) -> str:
-    """Its text with files as they are called in the run's directory, which will be called otherwise."""
+    """Return the fault's text with files named relative to the run's directory, which will be
+    renamed."""
     return str(damage).replace(f"{run_dir}/", "")
 
 
 @contextmanager
 def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
-    """A regular file in `run_dir`; `name` may have directories in it. Raises FileNotFoundError, DamagedRecord."""
+    """Open a regular file in `run_dir`; `name` may contain directories.
+
+    Raises FileNotFoundError, and DamagedRecord for anything but a regular file with one name.
+    """
     place = run_dir / name
     *folders, last = Path(name).parts
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         at = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            # Directory by directory, since O_NOFOLLOW regards the last part of a path only.
             for folder in folders:
                 inner = os.open(folder, flags | os.O_DIRECTORY, dir_fd=at)
                 os.close(at)
@@ -76,6 +82,7 @@ def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
 
 
 def _kind(place: Path) -> str:
+    """Return what kind of file it is, in words; "" for a regular or unknown one."""
     kinds = {
         stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory",
         stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
@@ -86,7 +93,10 @@ def _kind(place: Path) -> str:
 
 
 def content(run_dir: Path, name: str) -> bytes:
-    """Of a file as the run left it, or as `pack` has put it away. Raises FileNotFoundError, DamagedRecord."""
+    """Return the content of a file as the run left it, or as `pack` has stored it.
+
+    Raises FileNotFoundError, and DamagedRecord for a file that cannot be read or is too large.
+    """
     try:
         with opened(run_dir, name) as file:
             found = file.read(min(os.fstat(file.fileno()).st_size, FILE_LIMIT_BYTES) + 1)  # room is made for so many
@@ -98,6 +108,8 @@ def content(run_dir: Path, name: str) -> bytes:
 
 
 def _packed_content(run_dir: Path, name: str) -> bytes:
+    """Return the content of a file that `pack` has stored; at most a byte more than
+    FILE_LIMIT_BYTES."""
     archive = f"{name}.gz" if name in SERIES else PACKED
     try:
         with opened(run_dir, archive) as packed, gzip.GzipFile(fileobj=packed) as unpacked:
@@ -117,7 +129,7 @@ def _packed_content(run_dir: Path, name: str) -> bytes:
 
 
 def tail(run_dir: Path, name: str, count: int) -> list[str]:
-    """The last lines of a file, of however large a one; none of one that is not there or cannot be read."""
+    """Return the last lines of a file of any size; [] if it is missing or cannot be read."""
     with suppress(FileNotFoundError, DamagedRecord), opened(run_dir, name) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 16)))
         return file.read(1 << 16).decode(errors="replace").splitlines()[-count:]
@@ -125,13 +137,16 @@ def tail(run_dir: Path, name: str, count: int) -> list[str]:
 
 
 def document(run_dir: Path, name: str) -> Any:
-    """The content of a JSON file. Raises FileNotFoundError, DamagedRecord."""
+    """Return the content of a JSON file. Raises FileNotFoundError, DamagedRecord."""
     return parsed(content(run_dir, name), str(run_dir / name))
 
 
 def lines(run_dir: Path, name: str, check: Callable[[Any], str | None]) -> list[Any]:
-    """The content of a file with a JSON document in each line; nothing if it is not there. `check` says what is wrong with
-    one. Half a line, the last of a guest that was killed, is none. Raises DamagedRecord."""
+    """Return the JSON documents of a file with one on each line; [] if it does not exist.
+
+    `check` says what is wrong with a document. An incomplete last line, left by a guest that was
+    killed, is left out. Raises DamagedRecord.
+    """
     try:
         found = content(run_dir, name)
     except FileNotFoundError:
@@ -140,7 +155,10 @@ def lines(run_dir: Path, name: str, check: Callable[[Any], str | None]) -> list[
 
 
 def checked(found: bytes, place: str, first: int, check: Callable[[Any], str | None]) -> list[Any]:
-    """The documents in whole lines of a file, of which the first has the number `first`. Raises DamagedRecord."""
+    """Return the documents in the complete lines of a file; the first line has the number `first`.
+
+    Raises DamagedRecord.
+    """
     documents = []
     whole = found[: found.rfind(b"\n") + 1].split(b"\n")[:-1]
     for number, line in enumerate(whole, first):
@@ -152,13 +170,15 @@ def checked(found: bytes, place: str, first: int, check: Callable[[Any], str | N
 
 
 def parsed(text: bytes, place: str, line: int = 0) -> Any:
-    """JSON as the standard has it: UTF-8, finite numbers, not nested without end. Raises DamagedRecord."""
+    """Return a JSON document of the standard: UTF-8, finite numbers, not nested without end.
+
+    Raises DamagedRecord, with the number of the line if it is not 0.
+    """
     try:
         document = (DECODER if len(text) <= SAFE_DIGITS else EXACT_DECODER).decode(text.decode())
         if b"\\u" in text:
-            json.dumps(
-                document, ensure_ascii=False
-            ).encode()  # half of a pair of escapes is no text: no file can hold it
+            # Half of a surrogate pair is no text: no file can hold it. To encode it fails.
+            json.dumps(document, ensure_ascii=False).encode()
         return document
     except RecursionError:
         wrong = "nested too deeply"
@@ -168,55 +188,74 @@ def parsed(text: bytes, place: str, line: int = 0) -> Any:
 
 
 def _finite(text: str) -> float:
+    """Return a number. Raises ValueError if it is not finite."""
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text[:80]} is not a finite number")
     return number
 
 
 def _whole(text: str) -> int:
+    """Return a whole number. Raises ValueError if no float can hold it."""
     _finite(text)
     return int(text)
 
 
 SAFE_DIGITS = 308
-"""A whole number of so many digits fits a float, as all that is calculated with is one. Nearly every line is shorter: to look
-at each number in Python takes as long as the rest of reading it."""
+"""A whole number of this many digits fits a float, in which everything is calculated. Nearly every
+line is shorter than that, so its numbers need no check: one in Python for each number takes as long
+as the rest of reading the line."""
 DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
 EXACT_DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite, parse_int=_whole)
 
 
 def is_number(value: Any) -> bool:
+    """Return whether a value is a number; a boolean is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def fields(document: Any, types: Mapping[str, Any]) -> str | None:
-    """What is wrong with an object that has to have fields of these types (or one of several). `float` takes whole numbers
-    too."""
+    """Return what is wrong with an object that must have fields of these types, or None.
+
+    A type may be a tuple of several. `float` allows whole numbers, too.
+    """
     if not isinstance(document, dict):
         return f"{short(document)} is no JSON object"
     for name, kind in types.items():
         value = document.get(name)
-        if type(value) is kind:
+        if type(value) is kind:  # the quick way for nearly all
             continue
         if name not in document:
             return f'has no "{name}"'
-        if not (
-            is_number(value) if kind is float else isinstance(value, kind) and (kind is not int or is_number(value))
-        ):
-            wanted = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+        if not _is_of(value, kind):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            wanted = " or ".join(one.__name__ for one in kinds)
             return f'"{name}" is {short(value)}; {wanted} was expected'
     return None
 
 
+def _is_of(value: Any, kind: Any) -> bool:
+    """Return whether a value is of a type as `fields` has it: a boolean is no number."""
+    if kind is float:
+        return is_number(value)
+    if kind is int and not is_number(value):
+        return False
+    return isinstance(value, kind)
+
+
 def short(value: Any) -> str:
-    """A value as a message shows it: a guest's may be as long as a file."""
+    """Return a value as a message shows it, at most 80 letters: a guest's may be as long as a
+    file."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def excess(run_dir: Path, limit_bytes: int, limit_files: int, ignored: str) -> str | None:
-    """Which limit a run has passed: what its files hold or claim to (a sparse file counts as it says), how many there are,
-    how deep they lie. The file `ignored` does not count. Every directory is this user's to read and write then."""
+    """Return which limit a run has passed, in words, or None.
+
+    The limits are the bytes of its files (a sparse file counts with the size it claims), their
+    number, and how deep they lie. The file `ignored` does not count. Afterwards this user may read
+    and write every directory.
+    """
     total = 0
     for count, (depth, name, size_bytes) in enumerate(_walk(run_dir, None, 0), 1):
         total += 0 if name == ignored else size_bytes
@@ -230,8 +269,10 @@ def excess(run_dir: Path, limit_bytes: int, limit_files: int, ignored: str) -> s
 
 
 def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[int, str, int]]:
-    """Depth, name and size in bytes of all that is there, by descriptors: a path may be too long. What goes meanwhile is
-    none."""
+    """Yield depth, name and size in bytes of everything in a directory.
+
+    Descriptors are used, since a path may be too long. What disappears meanwhile is left out.
+    """
     try:
         at = _entered(folder, parent)
     except (FileNotFoundError, NotADirectoryError):
@@ -249,8 +290,11 @@ def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[
 
 
 def _entered(folder: Path | str, parent: int | None) -> int:
-    """A descriptor of a directory, which this user may read and write then, whatever mode a run gave it. Root needs no
-    mode: who is not root could neither look into a directory of mode 0 nor remove it."""
+    """Return a descriptor of a directory, and allow this user to read and write it.
+
+    A run may have given it any mode. Root needs none, but another user could neither look into a
+    directory of mode 0 nor remove it.
+    """
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     place = os.open(folder, os.O_PATH | flags, dir_fd=parent)
     try:
@@ -262,7 +306,8 @@ def _entered(folder: Path | str, parent: int | None) -> int:
 
 
 def restrict(folder: Path | str, parent: int | None = None, depth: int = 0) -> None:
-    """Gives every directory of a run that has ended the mode 0700 and every file 0600, whatever its guest has given them."""
+    """Give every directory of an ended run the mode 0700 and every file 0600, whatever the guest
+    set."""
     at = _entered(folder, parent)
     try:
         os.fchmod(at, stat.S_IRWXU)
@@ -277,9 +322,13 @@ def restrict(folder: Path | str, parent: int | None = None, depth: int = 0) -> N
 
 
 def pack(run_dir: Path, kept: Collection[str]) -> None:
-    """Puts what a run has left into few files, the same bytes for the same content: SERIES compressed, one by one, and all
-    others that are not empty in PACKED. The files in `kept` stay as they are. A run that left anything but regular files
-    and directories, or something that cannot be read, stays as it is; so does one that was packed where it was executed."""
+    """Put what a run has left into few files; the same content makes the same bytes.
+
+    Each file of SERIES is compressed by itself, all others that are not empty go into PACKED. The
+    files in `kept` stay as they are. A run that left anything but regular files and directories, or
+    something that cannot be read, stays as it is; so does one that was packed where it was
+    executed.
+    """
     if os.path.lexists(run_dir / PACKED) and not os.path.lexists(run_dir / "run.json"):
         return
     folder = str(run_dir)
@@ -292,11 +341,14 @@ def pack(run_dir: Path, kept: Collection[str]) -> None:
         if found := files.pop(name, b""):
             _write_bytes(run_dir, f"{name}.gz", gzip.compress(found, COMPRESSION, mtime=0))
     _write_bytes(run_dir, PACKED, gzip.compress(_tar(files), COMPRESSION, mtime=0))
+    # A directory's name ends with "/" and comes after its content, so it is empty by then.
     for name, _ in left:
         (os.rmdir if name.endswith("/") else os.unlink)(f"{folder}/{name}")
 
 
 def _tar(files: Mapping[str, bytes]) -> bytes:
+    """Return a tar archive of the files; without times and owners, so that it is always the
+    same."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, found in files.items():
@@ -307,7 +359,10 @@ def _tar(files: Mapping[str, bytes]) -> bytes:
 
 
 def _left(folder: str, at: str, ignored: Collection[str]) -> list[tuple[str, bytes]]:
-    """Names and contents of the files, each directory (`jobs/`) after what is in it. Raises DamagedRecord."""
+    """Return names and contents of all files; a directory (`jobs/`) comes after what is in it.
+
+    Raises DamagedRecord for anything that cannot be packed.
+    """
     left = []
     try:
         with os.scandir(f"{folder}/{at}") as entries:
@@ -327,6 +382,7 @@ def _left(folder: str, at: str, ignored: Collection[str]) -> list[tuple[str, byt
 
 
 def _content_of(file: os.DirEntry[str]) -> bytes:
+    """Return a file's content. Raises DamagedRecord if it is too large."""
     size = file.stat(follow_symlinks=False).st_size
     if not size:
         return b""
@@ -340,9 +396,13 @@ def _content_of(file: os.DirEntry[str]) -> bytes:
 
 
 def remove(tree: Path) -> None:
-    """All of a directory, however deep it is and whatever permissions a run gave to it; what cannot be removed stays."""
+    """Remove a directory, however deep it is and whatever modes a run gave it.
+
+    What cannot be removed stays.
+    """
     if not os.path.lexists(tree):
         return
+    # A link or a file is removed here; a directory raises OSError.
     with suppress(OSError):
         tree.unlink()
     with suppress(RecursionError):
@@ -353,19 +413,19 @@ def remove(tree: Path) -> None:
 
 
 def keep_only(run_dir: Path, names: Collection[str]) -> None:
-    """Removes everything but the regular files of these names."""
+    """Remove everything but the regular files with these names."""
     for place in list(run_dir.iterdir()):
         if place.name not in names or not stat.S_ISREG(place.lstat().st_mode):
             remove(place)
 
 
 def write_new(run_dir: Path, name: str, text: str) -> None:
-    """A file in place of whatever a guest has left there under its name."""
+    """Write a file in place of whatever a guest has left under its name."""
     _write_bytes(run_dir, name, text.encode())
 
 
 def write_secret(run_dir: Path, name: str, content: bytes) -> None:
-    """The same, that nobody but this user reads."""
+    """Write a file like `write_new`, which only this user can read."""
     _write_bytes(run_dir, name, content, 0o600)
 
 

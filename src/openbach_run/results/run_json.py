@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""run.json of a run that has ended: what its guest got.
+"""Read run.json of an ended run: what its guest got.
 
-The host writes it, but a results directory may be somebody else's, or damaged. What the web page
-shows of it is looked at there: it may be of a run that goes on.
+The host writes it, but a results directory may be somebody else's, or damaged. The web page checks
+by itself what it shows of it: the run may not have ended.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ LATER: dict[str, Any] = {
     "metric": None,
     "table": None,
 }
-"""What older runs have not."""
+"""Defaults for fields that older runs lack."""
 
 
 def read(run_dir: Path) -> dict[str, Any]:
-    """Its content, in the form that the engine writes: `scenario`, `arguments`, `inventory`.
+    """Return the content of run.json as the engine writes it: `scenario`, `arguments`, `inventory`.
 
-    The last two may be missing. Raises DamagedRecord."""
+    The last two may be missing. Raises DamagedRecord.
+    """
     place = run_dir / FILE
     try:
         content: dict[str, Any] = run_files.document(run_dir, FILE)
@@ -52,12 +53,13 @@ def read(run_dir: Path) -> dict[str, Any]:
 
 
 def inventory(run_dir: Path) -> Inventory:
-    """What the run ran on. Raises DamagedRecord."""
+    """Return the hosts and networks that the run ran on. Raises DamagedRecord."""
     content = read(run_dir)
     try:
         found = Inventory.from_dict(content["inventory"])
         for host in found.hosts:
             for port in host.interfaces:
+                # This only checks the address: it raises ValueError for a wrong one.
                 IPv4Address(port.address.partition("/")[0])
         return found
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -66,6 +68,7 @@ def inventory(run_dir: Path) -> Inventory:
 
 
 def _faults(content: Any) -> Iterator[str]:
+    """Yield what is wrong with the content, fault by fault."""
     whole = {"arguments": {}, "inventory": {}, **content} if isinstance(content, dict) else content
     if wrong := run_files.fields(whole, {"scenario": dict, "arguments": dict, "inventory": dict}):
         yield wrong
@@ -85,11 +88,13 @@ def _faults(content: Any) -> Iterator[str]:
 
 
 def _of(content: Mapping[str, Any], name: str, at: str) -> Iterator[tuple[str, Any]]:
-    """Each entry of a list, with its place; of something else that it is none."""
+    """Yield each entry of a list with its place in the file; for a value that is no list one
+    None."""
     listed = content.get(name, [])
     for number, one in enumerate(listed if isinstance(listed, list) else [None]):
         yield f"{at}.{name}.{number}", one
 
 
 def _older(one: Any) -> Any:
+    """Return the fields with defaults for those that older runs lack."""
     return {**LATER, **one} if isinstance(one, dict) else one

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tables for people: as text for a terminal, Markdown, LaTeX (booktabs) and HTML."""
+"""Render tables for people: as text for a terminal, as Markdown, LaTeX (booktabs) and HTML."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ LATEX = str.maketrans({
     "–": "--", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$",
 })  # fmt: skip
 LATEX_LINE = 45
-"""Letters in one line of a column."""
+"""The most letters in a LaTeX column that does not break its lines."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Texts in rows and columns; the first `labels` columns name a row and are set left, the others hold its figures."""
+    """A table of texts. The first `labels` columns name a row and are set left; the others are
+    figures."""
 
     title: str
     header: list[str]
@@ -30,7 +31,10 @@ class Table:
 
 
 def figure(found: Estimate | None, digits: int = 2, form: str = "f") -> str:
-    """`28.50 [28.41–28.77]`: median and interval; a single seed has none. `form` g: `digits` are significant ones."""
+    """Return median and interval as `28.50 [28.41–28.77]`; a single seed has no interval.
+
+    With `form` g, `digits` counts significant digits.
+    """
     if found is None:
         return "–"
     if found.low is None or found.high is None:
@@ -39,8 +43,8 @@ def figure(found: Estimate | None, digits: int = 2, form: str = "f") -> str:
 
 
 def as_text(shown: Table) -> str:
-    """Plain columns, for a terminal or a pipe."""
-    widths = [max(len(line[i]) for line in (shown.header, *shown.rows)) for i in range(len(shown.header))]
+    """Return the table in plain columns, for a terminal or a pipe."""
+    widths = _longest(shown)
 
     def text(line: list[str]) -> str:
         cells = [
@@ -53,20 +57,32 @@ def as_text(shown: Table) -> str:
     return "\n".join([shown.title, "", text(shown.header), rule, *map(text, shown.rows), "", shown.note]) + "\n"
 
 
+def _longest(shown: Table) -> list[int]:
+    """Return the number of letters of the longest text in each column."""
+    lines = (shown.header, *shown.rows)
+    longest = []
+    for i in range(len(shown.header)):
+        longest.append(max(len(line[i]) for line in lines))
+    return longest
+
+
 class Markdown(str):
-    """A text that is Markdown already; any other text becomes it by `plain`."""
+    """A text that is Markdown already; `plain` makes Markdown of any other text."""
 
 
 MARKUP = re.compile(r"[\\`*|#]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=[#A-Za-z])")
-"""Code, emphasis, cells, headings; `_` where it is not within a word; HTML; entities."""
+"""Marks of code, emphasis, cells and headings; `_` unless it is within a word; HTML; entities."""
 BRACKETS = re.compile(r"(\[[^\[\]]*\])(?![\[(:])|[\[\]]")
-"""A pair that makes no link (an interval), and any other bracket."""
+"""A pair of brackets that makes no link (an interval), and any other bracket."""
 BLOCK = re.compile(r"^( ?)(?:(\d+)([.)])(?=\s|$)|([-+](?![.\d])|[=~>]))")
-"""What begins a list, a rule, a fence or a quotation, at the beginning of a text."""
+"""The beginning of a list, a rule, a fence or a quotation, at the beginning of a text."""
 
 
 def plain(text: str) -> Markdown:
-    """Text from elsewhere (an argument's value, a program's error) as Markdown that shows it as it is, on one line."""
+    """Return text from elsewhere (an argument's value, a program's error) as Markdown on one line.
+
+    The Markdown shows the text as it is.
+    """
     line = "".join(letter for letter in re.sub(r"\s+", " ", text) if letter.isprintable())
     line = MARKUP.sub(r"\\\g<0>", line)
     line = BRACKETS.sub(lambda found: found[1] or f"\\{found[0]}", line)
@@ -78,20 +94,25 @@ def as_markdown(shown: Table) -> str:
 
 
 def markdown_rows(shown: Table) -> Markdown:
-    """The table without its title and note."""
+    """Return the table in Markdown, without its title and note."""
     rules = ["---" if i < shown.labels else "---:" for i in range(len(shown.header))]
     lines = [map(plain, shown.header), rules, *(map(plain, row) for row in shown.rows)]
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def as_latex(shown: Table) -> str:
-    """A floating table for a paper; needs \\usepackage{booktabs}. Columns of long texts break their lines."""
-    rows = [" & ".join(cell.translate(LATEX) for cell in line) + r" \\" for line in (shown.header, *shown.rows)]
-    longest = [max(len(line[i]) for line in (shown.header, *shown.rows)) for i in range(len(shown.header))]
-    columns = [
-        r"p{0.3\linewidth}" if length > LATEX_LINE else "l" if i < shown.labels else "r"
-        for i, length in enumerate(longest)
-    ]
+    """Return a floating table for a paper; it needs \\usepackage{booktabs}.
+
+    Columns of long texts break their lines.
+    """
+    rows = []
+    for line in (shown.header, *shown.rows):
+        cells = [cell.translate(LATEX) for cell in line]
+        rows.append(" & ".join(cells) + r" \\")
+    columns = []
+    for i, length in enumerate(_longest(shown)):
+        alignment = "l" if i < shown.labels else "r"
+        columns.append(r"p{0.3\linewidth}" if length > LATEX_LINE else alignment)
     return "\n".join([
         r"\begin{table}", r"\centering", rf"\caption{{{shown.title.translate(LATEX)}}}", r"\smallskip",
         rf"\begin{{tabular}}{{{''.join(columns)}}}",
@@ -101,7 +122,7 @@ def as_latex(shown: Table) -> str:
 
 
 def as_html(shown: Table) -> str:
-    """A table element to paste into a page."""
+    """Return a table element to paste into a page."""
     import html
 
     def line(tag: str, cells: Sequence[str]) -> str:
