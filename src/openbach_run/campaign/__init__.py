@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a scenario and values to finished runs: cells, run specifications, execution, forecast."""
+"""The way from a scenario and values to finished runs: cells, run specifications, execution,
+forecast."""

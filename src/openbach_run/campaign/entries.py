@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks the folders and files that the values of a campaign name (additions.py), before a guest starts."""
+"""Checks of the folders and files that the values of a campaign name.
+
+They are the VPNs, satellites and the like (additions.py). They are checked before a guest starts.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,7 @@ VPN: Shape = {
     },
 }
 OWN_VPN: Shape = {**VPN, "required": ["carrier", "daemon", "inner_mtu", "overhead_bytes"]}
-"""Of a VPN without a base."""
+"""The shape of the vpn.json of a VPN without a base."""
 CONTROL: Shape = {
     "type": "object",
     "properties": {
@@ -150,23 +153,24 @@ CPU: Shape = {
     "required": ["vpns"],
 }
 MERGED = ("values", "takes")
-"""Keys of which a variant has what its base has, and its own."""
+"""Keys of vpn.json that are merged: a variant has the entries of its base and its own."""
 DIRECTORY = "bin"
-"""Programs of the user's that the virtual engine puts into a VPN's folder."""
+"""The folder in a VPN's folder into which the virtual engine puts the user's own programs."""
 SCRIPTS = ("keygen", "up", "down")
 GIVEN_BY_JOB = (
     "dir", "role", "device", "tunnel", "local_ip", "remote_ip", "local_network", "remote_network", "tunnel_ip",
     "remote_tunnel_ip", "remote_public", "coordinator_ip", "coordinator_tunnel_ip", "coordinator_public", "mtu", "paths",
     "rtt_s", "remote_seen_ip",
 )  # fmt: skip
-"""Variables of the scripts that the job sets itself: a value of such a name would take the place of the job's."""
+"""Variables of the scripts that the job sets itself: a value with such a name would replace the
+job's."""
 FUNCTION = re.compile(r"^(\w+)\(\) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 VARIABLE = re.compile(r"\bVPN_([A-Z0-9_]+)")
 
 
 def check_entries(uses: Uses, additions: Additions) -> None:
-    """Raises InputError for the first mistake in the folders and files that are used."""
+    """Check the folders and files that are used. Raises InputError for the first mistake."""
     for kind, names in uses.items():
         there = additions.all(kind) if kind in CHECKS else {}
         # A base that is not there is told of by the check of the VPN that names it.
@@ -203,7 +207,9 @@ def _check_vpn(additions: Additions, folder: Path) -> None:
         scripts = _base(file, own, additions)
         base = description(scripts)
         check(f"{scripts / file.name}", base, OWN_VPN)
-        if idle := sorted({one.name for one in folder.iterdir()} - {file.name, "README.md", DIRECTORY}):
+        # A variant runs its base's scripts: any script of its own would be ignored silently.
+        inside = {one.name for one in folder.iterdir()}
+        if idle := sorted(inside - {file.name, "README.md", DIRECTORY}):
             raise InputError(
                 f"{folder / idle[0]} has no effect: all but {file.name} is that of the base, {own['base']}; "
                 f"leave the base out to have scripts of your own"
@@ -232,8 +238,8 @@ def _check_vpn(additions: Additions, folder: Path) -> None:
 
 
 def check_vpn_values(vpn: str, given: Mapping[str, str], vpns: Mapping[str, Path], at: str = "") -> None:
-    """Raises InputError for the first value that a VPN does not read, or does not take. `at` stands
-    before its name in the words."""
+    """Check the values given for a VPN. Raises InputError for the first that the VPN does not read,
+    or does not take. `at` stands before the value's name in the message."""
     own = description(vpns[vpn])
     scripts = vpns.get(str(own.get("base", vpn)), vpns[vpn])
     base = description(scripts) if "base" in own else {}
@@ -256,15 +262,18 @@ def check_vpn_values(vpn: str, given: Mapping[str, str], vpns: Mapping[str, Path
 
 
 def _whole(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """A VPN's vpn.json with what its base has (as the job's vpn_folders.py has it)."""
+    """Return a VPN's vpn.json merged with that of its base, as the job's vpn_folders.py merges
+    them."""
     merged = {key: {**base.get(key, {}), **own.get(key, {})} for key in MERGED}
+    # The base's framing does not fit a variant that has another overhead.
     left_out = {"framing"} if "overhead_bytes" in own and "framing" not in own else set()
     kept = {key: value for key, value in base.items() if key not in left_out}
     return {**kept, **own, **merged}
 
 
 def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
-    """Which VPNs of these scripts set a fixed value, each with its own."""
+    """Return a text that names the VPNs with these scripts that set a fixed value, each with its
+    value."""
     described = {vpn: description(folder) for vpn, folder in vpns.items()}
     sets = [
         f"{vpn} ({name}={one['values'][name]})"
@@ -275,13 +284,15 @@ def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
 
 
 def _object(described: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """What is below a key of a vpn.json that nobody has checked; nothing if that is no object."""
+    """Return the object below a key of an unchecked vpn.json; empty if there is none or it is no
+    object."""
     found = described.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
-    """What is wrong with a value; "" if the VPN takes it, or nobody has said what it takes."""
+    """Return what is wrong with a value; "" if the VPN takes it, or if it does not declare what it
+    takes."""
     taken = vpn.get("takes", {}).get(name)
     if taken is not None and not re.fullmatch(taken["pattern"], value):
         return f"{value} should be {taken['like']}"
@@ -296,14 +307,14 @@ def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
 
 
 def _shared(vpns: Mapping[str, Path]) -> list[Path]:
-    """The files that folders of VPNs have in common, as lib.sh."""
+    """Return the files that the VPNs' folders have in common, such as lib.sh."""
     places = {folder.parent: None for folder in vpns.values()}
     files = [file for place in places for file in sorted(place.glob("*")) if file.is_file()]
     return [file for file in files if file.suffix != ".md"]
 
 
 def _base(file: Path, own: Mapping[str, Any], additions: Additions) -> Path:
-    """The folder of the base that has the scripts. Raises InputError."""
+    """Return the folder of the base, which has the scripts. Raises InputError."""
     named, vpns = own["base"], additions.all("vpn-configs")
     if named == file.parent.name:
         raise InputError(f"{file}: base: {named} is the folder itself; a base is another VPN")
@@ -315,6 +326,7 @@ def _base(file: Path, own: Mapping[str, Any], additions: Additions) -> Path:
 
 
 def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the faults of a merged vpn.json that only several keys together show."""
     if vpn.get("coordinator") and not vpn["daemon"]:
         yield "coordinator: a VPN with a coordinator has a daemon, which serves it: daemon should be true"
     if (vpn["overhead_bytes"] or 0) + vpn["inner_mtu"] > 65535:
@@ -322,6 +334,7 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
     framing: Mapping[str, Any] = vpn.get("framing") or {}
     if len(framing.keys() & FRAME.keys()) > 0 and framing.keys() != FRAME.keys():
         yield f"framing: has {', '.join(framing)}: give {', '.join(FRAME)}, or them by cipher"
+    # The keys by cipher are regular expressions too.
     patterns = {f"framing.{cipher}": cipher for cipher in framing.keys() - FRAME.keys()}
     takes: Mapping[str, Mapping[str, str]] = vpn.get("takes", {})
     patterns |= {f"takes.{name}.pattern": one["pattern"] for name, one in takes.items()}
@@ -341,11 +354,16 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
 
 
 def values_read(scripts: Path, shared: Iterable[Path]) -> list[str]:
-    """The values that the scripts in a folder read, themselves and in the functions that they call of
-    the files which VPNs share (lib.sh)."""
+    """Return the names of the values that the scripts in a folder read.
+
+    They read them themselves, or in functions that they call of the files which VPNs share
+    (lib.sh).
+    """
     files = [one for one in scripts.iterdir() if one.is_file() and one.suffix not in (".md", ".json", ".patch")]
     text = COMMENT.sub("", "\n".join(map(_text, files)))
     functions = {name: body for one in shared for name, body in FUNCTION.findall(_text(one))}
+    # A shared function may call others, whose bodies then count as read too: repeat until none is
+    # new.
     while called := [name for name in functions if re.search(rf"\b{name}\b", text)]:
         text += "\n".join(functions.pop(name) for name in called)
     return sorted({name.lower() for name in VARIABLE.findall(text)} - {*GIVEN_BY_JOB})

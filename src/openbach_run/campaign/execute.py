@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the runs of a campaign, several at a time, each on a CPU of its own, and keeps their records."""
+"""The execution of a campaign's runs: several at a time, each on a CPU of its own. Keeps their
+records."""
 
 from __future__ import annotations
 
@@ -26,12 +27,13 @@ from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
 
 LONG_S = 2.0
-"""What takes longer shows how far it is."""
+"""Seconds after which a task shows its progress."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run, the engine that is to execute it, what its scenario is called in a command and its jobs measure."""
+    """A run with its engine, its scenario's name in a command, and the measures that its jobs
+    declare."""
 
     spec: RunSpec
     engine: Engine
@@ -41,32 +43,41 @@ class PlannedRun:
 
     @property
     def command(self) -> str:
-        """What to type to get the run again."""
+        """Return the command line that executes this run again."""
         settings = [f"{name}={value}" for name, value in self.spec.values.items()]
         return shlex.join(["./openbach-run", self.scenario, *settings, "--seeds", f"{self.spec.seed},", *self.options])
 
 
 @dataclass
 class Executor:
-    """`execute` blocks until all is done; `records` then has every run's, by run_id, and `failed` those that failed now: of a
-    run that is repeated and fails, the good record stays."""
+    """A worker pool that executes runs and keeps their records.
+
+    `execute` blocks until all is done. Then `records` has the record of every run, by run_id, and
+    `failed` has the records of the runs that failed now. Where a run is repeated and fails, the
+    good record stays in `records`.
+    """
 
     store: Store
     cpus: Sequence[int]
     rerun: bool
     first: Callable[[list[Record]], None] | None = None
-    """Gets the records when each cell has been run once: with it, what is left to do of the first seeds is done first."""
+    """Called with the records when each cell has been run once. If it is given, the runs of the
+    first seed are executed first."""
     in_real_time: bool = False
     records: dict[str, Record] = field(default_factory=dict)
     failed: list[Record] = field(default_factory=list)
 
     def known(self, runs: Sequence[PlannedRun]) -> list[Record]:
-        """The records that are there, in the order of the runs."""
+        """Return the records that exist, in the order of the runs."""
         return [self.records[one.spec.run_id] for one in runs if one.spec.run_id in self.records]
 
     def execute(self, runs: Sequence[PlannedRun], reporter: Reporter) -> None:
-        """Adds each run to results.csv as it ends; at the end that has them in the order of `runs`. Raises what the first
-        failing worker raised (a full disk, say); KeyboardInterrupt ends the guests."""
+        """Execute the runs and write results.csv.
+
+        Each run is added to results.csv as it ends; at the end the file has the runs in the order
+        of `runs`. Raises what the first failing worker raised, for example for a full disk.
+        KeyboardInterrupt ends the guests.
+        """
         to_run: list[PlannedRun] = []
         begin_s = time.monotonic()
         for number, one in enumerate(runs):
@@ -85,6 +96,7 @@ class Executor:
         for one in to_run:
             waiting.put(one)
         to_do = len(to_run)
+        # `first` is called when the last run with the lowest seed has ended.
         least = min((one.spec.seed for one in runs), default=0)
         self._awaited = {one.spec.run_id for one in to_run if one.spec.seed == least} if self.first else set()
         self._progress = _Progress(reporter, to_do, len(runs) - to_do)
@@ -97,17 +109,20 @@ class Executor:
             for worker in workers:
                 worker.start()
             if workers and not self.in_real_time:
-                arrow()  # what results.parquet would take at the end
+                # Loads what results.parquet needs: now, while the runs go on, and not at the end.
+                arrow()
             for worker in workers:
                 while worker.is_alive():
                     worker.join(0.2)
                     self._progress.show()
         except BaseException:
+            # The workers look at _errors: with one in it they start no further run.
             self._errors.append(InterruptedError())
             try:
                 self._stop()
             finally:
-                for worker in (one for one in workers if one.ident is not None):
+                started = [one for one in workers if one.ident is not None]
+                for worker in started:
                     worker.join(10)
             raise
         finally:
@@ -120,9 +135,12 @@ class Executor:
             raise self._errors[0]
 
     def _stop(self) -> None:
-        """Stops every engine, also after one could not be. Raises what the first of them raised."""
+        """Stop every engine, even after one could not be stopped. Raises what the first failure
+        raised."""
         with ExitStack() as stack:
-            for engine in {id(one.engine): one.engine for one in self._runs}.values():
+            # Several runs share an engine; each engine is stopped once.
+            engines = {id(one.engine): one.engine for one in self._runs}
+            for engine in engines.values():
                 stack.callback(engine.stop)
 
     def _work(self, waiting: queue.SimpleQueue[PlannedRun], cpu: int) -> None:
@@ -160,13 +178,14 @@ class Executor:
                 said = record.error or "it gave no reason"
                 self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}")
             self._add_result(self.records.get(spec.run_id))
+            # After the last run of the first seed every cell has a value: time for a first table.
             if spec.run_id in self._awaited:
                 self._awaited.remove(spec.run_id)
                 if not self._awaited and self.first is not None:
                     self.first(self.known(self._runs))
 
     def _again(self, found: Withdrawn, waiting: queue.SimpleQueue[PlannedRun]) -> None:
-        """Withdrawn runs wait once more."""
+        """Queue withdrawn runs again, and remove their records."""
         with self._lock:
             kept = [name for name in found.run_ids if self.records.pop(name, None) is not None]
             for name in kept:
@@ -185,7 +204,8 @@ class Executor:
         self._listed = list(records)
 
     def _add_result(self, record: Record | None) -> None:
-        """A line more; a run with columns that none had before makes the file anew."""
+        """Add a run's lines to results.csv; write the whole file anew if the run has a new
+        column."""
         if record is None:
             return
         parts = unfold(record, self.store.runs / record.run_id)
@@ -197,19 +217,28 @@ class Executor:
 
 
 def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """Every cell once, in random order, then every cell again with the next seed: what else the machine does, or its CPU's
-    heat, then is no cell's own."""
+    """Return the runs in rounds: each cell once, in random order, then each cell with the next
+    seed.
+
+    What else the machine does, or the heat of its CPU, then affects all cells and not only one.
+    """
     import random
 
     by_seed: dict[int, list[PlannedRun]] = {}
     for one in runs:
         by_seed.setdefault(one.spec.seed, []).append(one)
-    return [one for group in by_seed.values() for one in random.sample(group, len(group))]
+    mixed: list[PlannedRun] = []
+    for group in by_seed.values():
+        mixed += random.sample(group, len(group))
+    return mixed
 
 
 def cpus_for(workers: int | None) -> list[int]:
-    """The CPU of each of so many workers; without a number one for each CPU that this process may use. They begin with another
-    CPU in the next process: of two commands with one run each, neither waits for the other. Raises InputError."""
+    """Return a CPU for each worker; without a number, one for each CPU that this process may use.
+
+    Each process begins with another CPU: of two commands with one run each, neither waits for the
+    other. Raises InputError.
+    """
     available = sorted(os.sched_getaffinity(0))
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: at least 1")
@@ -217,7 +246,8 @@ def cpus_for(workers: int | None) -> list[int]:
 
 
 def known_record(store: Store, planned: PlannedRun) -> Record | None:
-    """The record of a run that has finished already, with the measures as its jobs declare them now."""
+    """Return the record of a finished run, with the measures that its jobs declare now; None if the
+    run has not finished. A record whose measures change is written anew."""
     record = store.load(planned.spec.run_id)
     if record is None or not record.finished:
         return None
@@ -234,7 +264,10 @@ def known_record(store: Store, planned: PlannedRun) -> Record | None:
 def execute_run(
     planned: PlannedRun, store: Store, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
 ) -> tuple[Path, Record]:
-    """Executes a run. Its record is in the directory returned until `store.keep` gives that its name."""
+    """Execute a run; return its directory and its record.
+
+    The directory has a temporary name until `store.keep` gives it its final one.
+    """
     spec = planned.spec
     place = store.begin(spec.run_id)
     outcome = planned.engine.run(spec.for_guest(), place, cpu, on_event)
@@ -277,13 +310,13 @@ def _cell(spec: RunSpec) -> str:
 
 
 class _Progress:
-    """How far the campaign is: runs done, virtual and wall time, time to go."""
+    """The progress of a campaign: runs done, virtual and wall time, time to go."""
 
     def __init__(self, reporter: Reporter, to_do: int, known: int) -> None:
         self._reporter = reporter
         self._to_do, self._known = to_do, known
         self._virtual_s: dict[str, float] = {}
-        """Of the runs that go on."""
+        """Virtual seconds of the runs that are executed now, by run_id."""
         self._ended_virtual_s = 0.0
         self._start_s = time.monotonic()
         self._ended = 0
@@ -301,7 +334,7 @@ class _Progress:
         self.show()
 
     def again(self, run_ids: Collection[str], ended: int) -> None:
-        """Of these runs some had ended."""
+        """Forget runs that were withdrawn; `ended` of them had ended already."""
         for run_id in run_ids:
             self._virtual_s.pop(run_id, None)
         self._ended -= ended

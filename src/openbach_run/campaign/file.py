@@ -31,8 +31,11 @@ def plan_file(
     packages: Mapping[str, Package],
     additions: Additions,
 ) -> list[Campaign]:
-    """The campaigns of a campaign file. A setting takes the place of the file's values wherever a scenario has that
-    argument; so do `seeds`. A scenario given by name is one of the additions. Raises InputError."""
+    """Return the campaigns of a campaign file.
+
+    A setting replaces the file's values in every scenario that has this argument; `seeds` replaces
+    the file's seeds. A scenario given by name is one of the additions. Raises InputError.
+    """
     content = _content(path)
     given = parse_settings(settings)
     seeds = seeds or _seeds(path, content.get("seeds", 1))
@@ -40,6 +43,8 @@ def plan_file(
     for number, entry in enumerate(content["scenarios"]):
         where = f"{path}: scenarios.{number}"
         file, values = _entry(where, entry, path.parent, additions)
+        # A setting may be meant for another scenario of the file: only an argument that none has is
+        # an error, below.
         try:
             scenario, subs = read_with_subs(file, packages)
             known_here = settings_of(scenario, subs)
@@ -71,6 +76,7 @@ def _check_keys(where: str, content: Mapping[Any, Any], known: Sequence[str]) ->
 
 
 def _seeds(path: Path, given: Any) -> tuple[int, ...]:
+    # A list becomes `3,7,`: the comma at the end tells one seed from a number of seeds.
     try:
         return parse_seeds(",".join(map(str, given)) + "," if isinstance(given, list) else str(given))
     except InputError:

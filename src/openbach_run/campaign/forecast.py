@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a campaign will take and how large it will be, from the runs that its results directory already has."""
+"""An estimate of the time and disk space of a campaign, from the runs in its results directory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from openbach_run.engine.virtual.engine import RUN_LIMIT_BYTES
 from openbach_run.results.record import Record, Store
 
 UNKNOWN_WALL_S, UNKNOWN_BYTES = 4.0, 200_000
-"""Of a run where none was measured yet: the means of the README's campaign."""
+"""Wall time and size that are assumed for a run where none was measured yet: the means of the
+README's campaign."""
 SAMPLE = 300
-"""Cells that are compared with so many others, directories that are measured: enough for an estimate."""
+"""The most cells to compare with, and the most directories to measure: enough for an estimate."""
 T = TypeVar("T")
 
 
 def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
-    """Text for a person: runs there are to do, their time on `workers` CPUs, their disk space."""
+    """Return a text for a person: the runs to do, their time on `workers` CPUs, and their disk
+    space."""
     known = [record for record in store.all() if record.finished]
     there = {record.run_id for record in known}
     to_do = [one.spec for one in planned if one.spec.run_id not in there]
@@ -37,7 +39,8 @@ def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
 
 
 def unknown(runs: int, missing: str, workers: int) -> str:
-    """Text for a person where the runs have no names yet, because what they depend on is not made: how many there are."""
+    """Return a text for a person with the number of runs, where it is not known which are finished:
+    the runs have no names yet, because something that they depend on is not made."""
     wall_s = runs * UNKNOWN_WALL_S / workers
     return "\n".join([
         f"{runs} runs; which of them are finished is not known: {missing} is not in the cache, and --dry-run makes nothing",
@@ -47,8 +50,12 @@ def unknown(runs: int, missing: str, workers: int) -> str:
 
 
 def mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> float:
-    """Of the runs to do (`scenario` and arguments), each as long as the known ones of its cell, or else as those that are most
-    like it."""
+    """Return the mean wall time of the runs to do, in seconds; each is given by `scenario` and
+    arguments.
+
+    A run takes as long as the known runs of its cell; without any, as long as those of the cells
+    that are most similar.
+    """
     if not known or not to_do:
         return UNKNOWN_WALL_S
     walls_s: dict[int, list[float]] = {}
@@ -60,6 +67,7 @@ def mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> 
     sample = [
         ({"scenario": record.scenario, **record.arguments}, walls_s[key]) for key, record in _some(list(cells.items()))
     ]
+    # A run of a known cell takes that cell's mean; the others get one mean, from a sample of them.
     means_s = {key: mean(walls) for key, walls in walls_s.items()}
     found = [means_s.get(_key(values)) for values in to_do]
     others = [values for values, mean_s in zip(to_do, found, strict=True) if mean_s is None]
@@ -72,23 +80,30 @@ def _values(spec: RunSpec) -> dict[str, str]:
 
 
 def _key(values: Mapping[str, str]) -> int:
-    """Of a cell, instead of it: an estimate survives two cells with one number."""
+    """Return a hash in place of a cell. A collision of two cells does not harm an estimate."""
     return hash(frozenset(values.items()))
 
 
 def _of_the_most_like(values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], list[float]]]) -> float:
-    """Mean wall time of the known runs with the most values in common with a cell."""
+    """Return the mean wall time of the known runs that have the most values in common with a
+    cell."""
     likeness = [(len(values.items() & known.items()), walls_s) for known, walls_s in sample]
     most = max((alike for alike, _ in likeness), default=0)
-    return mean([wall_s for alike, walls_s in likeness if alike == most for wall_s in walls_s] or [UNKNOWN_WALL_S])
+    found_s: list[float] = []
+    for alike, walls_s in likeness:
+        if alike == most:
+            found_s += walls_s
+    return mean(found_s or [UNKNOWN_WALL_S])
 
 
 def _some(of: Sequence[T]) -> Sequence[T]:
-    """At most SAMPLE of them, from the whole length."""
-    return of[:: -(-len(of) // SAMPLE) or 1]
+    """Return at most SAMPLE of the items, spread over the whole length."""
+    step = -(-len(of) // SAMPLE)  # rounded up
+    return of[:: step or 1]
 
 
 def _size_bytes(run_dir: Path) -> int:
+    # A block of st_blocks has 512 bytes, whatever the file system. Captures are not kept as a rule.
     return sum(file.lstat().st_blocks * 512 for file in run_dir.rglob("*") if file.name != "capture.pcapng")
 
 

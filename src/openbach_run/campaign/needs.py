@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the values of a campaign need of the kernel that they are to run on, and which of them a host rules out.
+"""A check that this host's kernel has what the values of a campaign need of it.
 
-Jobs declare it (`limits: {needs: …}`, openbach/limits.py), a VPN's vpn.json has it as `needs` (without it a VPN in user
-space needs TUN), and a congestion control is one that the host's namespaces may have.
+Jobs declare their needs (`limits: {needs: …}`, openbach/limits.py). A VPN's vpn.json has them as
+`needs`; without this key a VPN in user space needs TUN. A congestion control must be one that the
+host's namespaces may have.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 
 
 def check_host(campaign: Campaign, packages: Mapping[str, Package], additions: Additions, host: Host) -> None:
-    """Raises InputError that names the values of the campaign which this host rules out, each with its reason."""
+    """Check the campaign's values against this host. Raises InputError that names the values which
+    the host rules out, each with the reason."""
     jobs = {name: package.job for name, package in packages.items()}
     places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     reasons: dict[str, str] = {}
@@ -49,13 +51,15 @@ def check_host(campaign: Campaign, packages: Mapping[str, Package], additions: A
 
 
 def _given(use: Use, cell: Mapping[str, str]) -> str:
-    """`rate=100M`, as the user knows it."""
+    """Return an argument as the user writes it: `rate=100M`."""
     value = Template(use.template).safe_substitute(cell)
     name = use.template[1:] if use.template[:1] == "$" else use.argument.name
     return f"{name}={value}"
 
 
 def _folders(places: list[Use], cell: Mapping[str, str], additions: Additions) -> Iterator[tuple[Use, str, str]]:
+    """Yield the VPNs and congestion controls that a cell names: where it names them, the kind, the
+    name."""
     for use in places:
         for key in names_folders(use.argument):
             kind, value = use.argument.limits[key], Template(use.template).safe_substitute(cell)
@@ -64,6 +68,8 @@ def _folders(places: list[Use], cell: Mapping[str, str], additions: Additions) -
 
 
 def _why_not(additions: Additions, kind: str, name: str, host: Host) -> str:
+    """Return the reason why this host cannot have a VPN or a congestion control; "" if it can."""
+    # A variant's own keys replace those of its base, so the base comes first.
     described: dict[str, Any] = {}
     for one in reversed(additions.with_base(kind, name)):
         described |= description(additions.all(kind)[one])
@@ -75,6 +81,8 @@ def _why_not(additions: Additions, kind: str, name: str, host: Host) -> str:
     algorithm = described.get("algorithm", name)
     if algorithm not in host.congestion_controls:
         return f"no congestion control of this host's namespaces ({ALLOWED})"
+    # A module's parameters are not per namespace: only values that the host already has are
+    # allowed.
     for parameter, value in described.get("parameters", {}).items():
         module, _, called = parameter.partition("/")
         file = PARAMETERS / module / "parameters" / called

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign: a scenario with values to sweep, its cells (one combination of values), and its runs (a cell with a seed)."""
+"""A campaign: a scenario with values to sweep. A cell is one combination of values; a run is a cell
+with a seed."""
 
 from __future__ import annotations
 
@@ -38,16 +39,17 @@ NO_FILE = "none"
 MEASURE = "measure"
 """The key of x-sweep that names the column which the table shows."""
 USUAL = "transfer_time_s"
-"""The column that it shows where a scenario names none."""
+"""The column that the table shows where a scenario names none."""
 Seeds = tuple[int, ...] | None
-"""None: the default, one, or five of cells in which chance has a part."""
+"""None means the default: one seed, or five where chance has a part in some cell."""
 MOST_RUNS = 200_000
-"""Of one scenario in a campaign: its runs are planned in memory, some 2 kB a cell and 0.3 kB a run."""
+"""The most runs of one scenario in a campaign. Its runs are planned in memory: some 2 kB for a cell
+and 0.3 kB for a run."""
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """Scenario and its file, the values of each argument and constant, and seeds."""
+    """A scenario and its file, the values of each argument and constant, and seeds."""
 
     path: Path
     scenario: Scenario
@@ -55,35 +57,38 @@ class Campaign:
     values: dict[str, tuple[str, ...]]
     seeds: tuple[int, ...]
     link_files: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Content by argument or constant, and path."""
+    """Argument or constant → path → content of the file."""
     presets: Presets = field(default_factory=dict)
-    """Of the satellites, by their names."""
+    """The presets of the satellites, by name."""
     impairments: Mapping[str, Path] = field(default_factory=dict)
-    """The profiles there are, by their names."""
+    """The impairment profiles that exist, by name."""
     measures: Declared = field(default_factory=dict)
-    """What its jobs measure."""
+    """The measures that its jobs declare."""
     more_seeds: tuple[int, ...] = ()
-    """Of all cells as well, if chance has a part in any."""
+    """Further seeds, of all cells, if chance has a part in any cell."""
     given: frozenset[str] = frozenset()
-    """Names of values that are not the scenario's own."""
+    """Names of the values that were given, and are not the scenario's own."""
 
     @property
     def swept(self) -> list[str]:
-        """Arguments and constants with several values."""
+        """Return the names of the arguments and constants with several values."""
         return [name for name, values in self.values.items() if len(values) > 1]
 
     @cached_property
     def declared(self) -> list[Measure]:
-        """What its jobs measure, those of the job that is started last first: the others prepare for it."""
+        """Return the measures of its jobs. Those of the job that is started last come first,
+        because the other jobs prepare for it."""
         scenarios = (*self.sub_scenarios.values(), self.scenario)
-        started = [job for one in scenarios for function in one.functions for job, _ in jobs_started(function)]
-        jobs = dict.fromkeys([*reversed(started), *self.measures])
+        jobs = dict.fromkeys([*reversed(_jobs_of(scenarios)), *self.measures])
         return [one for job in jobs for one in self.measures.get(job, ()) if one.is_column]
 
     @cached_property
     def measure(self) -> str | None:
-        """The column of results.csv that its table shows: `x-sweep.measure`, or else the transfer time, or else the first
-        one that is declared; None if its jobs measure nothing."""
+        """Return the column of results.csv that the table shows; None if the jobs measure nothing.
+
+        It is `x-sweep.measure`, or else the transfer time, or else the first column that is
+        declared. `x-instead` may name another one.
+        """
         if MEASURE in self.scenario.sweep:
             return str(self.scenario.sweep[MEASURE])
         if self.measure_instead:
@@ -93,25 +98,28 @@ class Campaign:
 
     @cached_property
     def measure_instead(self) -> tuple[str, str] | None:
-        """The name whose value makes the table show another column (`x-instead`), and that column."""
+        """Return the name whose value makes the table show another column (`x-instead`), and that
+        column; None if there is none."""
         for name, one in self._instead.items():
             if MEASURE in one and any(self._is_given(name, cell) for cell in self.cells):
                 return name, str(one[MEASURE])
         return None
 
     def _is_given(self, name: str, cell: Mapping[str, str]) -> bool:
-        """Whether a cell has another value of a constant than the scenario; one of the page has the arguments only."""
+        """Return whether a cell has another value of a constant than the scenario. A cell of the
+        page has the arguments only."""
         return cell.get(name, self.constants[name]) != self.constants[name]
 
     @cached_property
     def _instead(self) -> dict[str, dict[str, Any]]:
+        """Return `x-instead` of the scenario and its sub-scenarios, merged."""
         found: dict[str, dict[str, Any]] = {}
         for scenario in (*self.sub_scenarios.values(), self.scenario):
             found |= scenario.instead
         return found
 
     def _with_instead(self, cell: dict[str, str]) -> dict[str, str]:
-        """The cell with what takes the place of values that nobody has given."""
+        """Return the cell with its `x-instead` values, except where the user gave a value."""
         for name, one in self._instead.items():
             if self._is_given(name, cell):
                 cell = cell | {own: text for own, text in one["values"].items() if own not in self.given}
@@ -119,7 +127,7 @@ class Campaign:
 
     @property
     def plot(self) -> dict[str, str]:
-        """What the report draws of it: `measure`, and `figure` if the scenario says which."""
+        """Return what the report draws: `measure`, and `figure` if the scenario says which."""
         drawn = {MEASURE: self.measure, "figure": self.scenario.sweep.get("figure")}
         return {key: str(value) for key, value in drawn.items() if value is not None}
 
@@ -128,8 +136,12 @@ class Campaign:
         return "runs" if self.measure is None else in_words(self.measure, self.declared)
 
     def count(self, most_runs: int) -> int:
-        """How many runs there are, or a few more (cells that are alike count once). The cells are only made where it depends on
-        them whether these are more than `most_runs`."""
+        """Return the number of runs, or a little more, as cells that are alike may be counted
+        separately.
+
+        The cells are made, and counted exactly, only where it matters: where there may be more than
+        `most_runs`.
+        """
         cells = prod(map(len, self.values.values()))
         first, every = cells * len(self.seeds), cells * len((*self.seeds, *self.more_seeds))
         if first > most_runs:
@@ -138,21 +150,25 @@ class Campaign:
 
     @cached_property
     def is_random(self) -> bool:
-        """Whether chance has a part in any cell."""
+        """Return whether chance has a part in any cell."""
         return any(is_random(cell, self.presets, self.impairments) for cell in self.cells)
 
     @property
     def every_seed(self) -> tuple[int, ...]:
-        """Of each cell: all have the same, so that any two can be compared seed by seed."""
+        """Return the seeds of each cell. All cells have the same seeds, so that any two can be
+        compared seed by seed."""
         return (*self.seeds, *(self.more_seeds if self.is_random else ()))
 
     @cached_property
     def cells(self) -> list[dict[str, str]]:
-        """Every combination of the values, those that are alike once. Not to be changed."""
+        """Return every combination of the values, without repetition. The list must not be
+        changed."""
         combinations = product(*self.values.values())
         named = (_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations)
         cells, seen = [], set()
-        for cell in (in_force(self._with_instead(cell), self.presets) for cell in named):
+        for combined in named:
+            # The value `preset` becomes the satellite's own: two combinations may then be equal.
+            cell = in_force(self._with_instead(combined), self.presets)
             if (key := tuple(cell.values())) not in seen:
                 seen.add(key)
                 cells.append(cell)
@@ -160,21 +176,25 @@ class Campaign:
 
     @cached_property
     def constants(self) -> dict[str, str]:
-        """The scenarios' own values of their constants."""
+        """Return the values that the scenarios give their constants."""
         return defaults_of((*self.sub_scenarios.values(), self.scenario))
 
     def jobs(self) -> list[str]:
-        """Names of the jobs that the scenario or a sub-scenario starts."""
+        """Return the names of the jobs that the scenario or a sub-scenario starts."""
         scenarios = (self.scenario, *self.sub_scenarios.values())
-        return sorted({job for one in scenarios for function in one.functions for job, _ in jobs_started(function)})
+        return sorted(set(_jobs_of(scenarios)))
 
     def on(self, inventory: Inventory) -> Campaign:
-        """The same with the addresses of an inventory in its scenarios. Raises InputError."""
+        """Return this campaign with the addresses of an inventory in its scenarios. Raises
+        InputError."""
         subs = {name: with_addresses(scenario, inventory) for name, scenario in self.sub_scenarios.items()}
         return replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
 
     def uses(self, packages: Mapping[str, Package], additions: Additions) -> list[dict[str, list[str]]]:
-        """What the runs of each cell use; looked up once for cells that have the same values there. Raises InputError."""
+        """Return the jobs and folders that the runs use, by kind: one dictionary for each cell.
+
+        They are looked up once for cells that have the same values there. Raises InputError.
+        """
         jobs = {name: package.job for name, package in packages.items()}
         places = [use for use in uses(self.scenario, jobs, self.sub_scenarios) if names_folders(use.argument)]
         names = sorted({name for use in places for name in names_in(use.template)})
@@ -193,8 +213,8 @@ class Campaign:
         additions: Additions,
         identity_of: Callable[[Uses], dict[str, str]],
     ) -> list[RunSpec]:
-        """Cells in the order of the sweep, seeds innermost, with the addresses of the inventory. Raises InputError for
-        those that it does not have."""
+        """Return the runs: the cells in the order of the sweep, seeds innermost, with the addresses
+        of the inventory. Raises InputError for addresses that it does not have."""
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
         origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
@@ -207,43 +227,60 @@ class Campaign:
         return [RunSpec(cell, seed) for cell in cells for seed in self.every_seed]
 
     def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
+        """Return the content of the link files of a cell, by the name of the argument or
+        constant."""
         return {name: files[cell[name]] for name, files in self.link_files.items() if cell[name] in files}
 
 
+def _jobs_of(scenarios: Iterable[Scenario]) -> list[str]:
+    """Return the jobs that the scenarios start, in their order, with repetitions."""
+    found: list[str] = []
+    for scenario in scenarios:
+        for function in scenario.functions:
+            found += [job for job, _ in jobs_started(function)]
+    return found
+
+
 def _resolved(cell: dict[str, str]) -> dict[str, str]:
-    """The value `$cc` is that of the argument cc in the same cell: an older form of `same`."""
+    """Replace each value `$cc` by the value of the argument cc in the same cell; an older form of
+    `same`."""
     return {name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()}
 
 
 def plan(path: Path, settings: Sequence[str], seeds: Seeds, packages: Mapping[str, Package]) -> Campaign:
-    """The campaign of a scenario file and `NAME=VALUE[,VALUE…]` settings. Raises InputError."""
+    """Return the campaign of a scenario file with `NAME=VALUE[,VALUE…]` settings. Raises
+    InputError."""
     return plan_scenario(path, parse_settings(settings), seeds, packages)
 
 
 def plan_scenario(
     path: Path, given: Mapping[str, tuple[str, ...]], seeds: Seeds, packages: Mapping[str, Package]
 ) -> Campaign:
+    """Return the campaign of a scenario file with the values given by name. Raises InputError."""
     scenario, subs = read_with_subs(path, packages)
     campaign = campaign_of(path, scenario, subs, given, seeds, packages)
     return replace(campaign, link_files=_link_files(campaign))
 
 
 def read_with_subs(path: Path, packages: Mapping[str, Package]) -> tuple[Scenario, dict[str, Scenario]]:
-    """The scenario of a file, and its sub-scenarios from the files beside it."""
+    """Return the scenario of a file, and its sub-scenarios from the files beside it."""
     jobs = {name: package.job for name, package in packages.items()}
     scenario = read_scenario(path, jobs)
     return scenario, sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
 
 
 def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, str]:
-    """Name → description of what NAME=VALUE sets: the scenario's arguments, its constants and those of its
-    sub-scenarios."""
-    constants = {name: text for one in subs.values() for name, text in one.settings.items() if name in one.defaults}
+    """Return name → description of what NAME=VALUE can set: the scenario's arguments, its constants
+    and those of its sub-scenarios."""
+    constants: dict[str, str] = {}
+    for one in subs.values():
+        constants |= {name: text for name, text in one.settings.items() if name in one.defaults}
     return {**constants, **scenario.settings}
 
 
 def _link_files(campaign: Campaign) -> dict[str, dict[str, str]]:
-    """Contents of the files that the arguments and constants in x-sweep.link_files name; `none` is no file."""
+    """Return the contents of the files that the arguments and constants in x-sweep.link_files name,
+    as name → path → content. `none` is no file. Raises InputError."""
     names: list[str] = []
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
         listed = scenario.sweep.get("link_files", [])
@@ -253,9 +290,11 @@ def _link_files(campaign: Campaign) -> dict[str, dict[str, str]]:
             text = "x-sweep.link_files should be a list of arguments and constants of the scenario"
             raise InputError(f"{campaign.path}: {scenario.name}: {text}")
         names += [name for name in listed if name in campaign.values]
-    return {
-        name: {file: read_link_file(Path(file)) for file in campaign.values[name] if file != NO_FILE} for name in names
-    }
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        files = [file for file in campaign.values[name] if file != NO_FILE]
+        found[name] = {file: read_link_file(Path(file)) for file in files}
+    return found
 
 
 def campaign_of(
@@ -267,9 +306,12 @@ def campaign_of(
     packages: Mapping[str, Package],
     most_runs: int = MOST_RUNS,
 ) -> Campaign:
-    """A scenario with the values that are given, and its own for the rest: those of its `x-sweep` and its constants.
-    `path` is its file, or what it is called in the words of InputError. More than `most_runs` are refused before any cell
-    is made."""
+    """Return the checked campaign of a scenario with the values given.
+
+    For the rest it has the scenario's own values: those of its `x-sweep` and its constants. `path`
+    is the scenario's file, or the name for it in the text of InputError. More than `most_runs` runs
+    are refused before any cell is made.
+    """
     campaign = draft_of(path, scenario, subs, given, seeds, packages, most_runs)
     check_cells(campaign, {name: package.job for name, package in packages.items()})
     check_vpns(campaign, packages)
@@ -290,14 +332,15 @@ def draft_of(
     packages: Mapping[str, Package],
     most_runs: int = MOST_RUNS,
 ) -> Campaign:
-    """The same before its values are checked against the jobs. Raises InputError for names, for a number of runs, and for
-    satellites."""
+    """Return the campaign like campaign_of, but before its values are checked against the jobs.
+    Raises InputError for names, for a number of runs, and for satellites."""
     for one in (*subs.values(), scenario):
         check_extras(path, one)
     settings = settings_of(scenario, subs)
     for name, several in given.items():
         _check_name(f"{name}={','.join(several)}", setting_of(name), scenario, settings)
     given = folded(given)
+    # The later entry wins: the constants' own values, the defaults of x-sweep, its values.
     known = {
         **{name: [value] for name, value in defaults_of((*subs.values(), scenario)).items()},
         **{name: [value] for name, value in sweep_table(scenario, path, "defaults").items()},
@@ -352,11 +395,13 @@ EXTRAS: Mapping[str, Shape] = {
     "x-instead": {"type": "object", "additionalProperties": INSTEAD},
     "x-only-if": {"type": "object", "additionalProperties": {"type": "string"}},
 }
-"""Keys of a scenario that OpenBACH does not read. What x-sweep holds is checked where it is used."""
+"""Keys of a scenario that OpenBACH does not read. The contents of x-sweep are checked where they
+are used."""
 
 
 def check_extras(path: Path, scenario: Scenario) -> None:
-    """Raises InputError for the first of those keys that has another shape, or is called otherwise."""
+    """Check the shapes of the keys in EXTRAS. Raises InputError for the first that has another
+    shape, or that is misspelled."""
     for key, value in scenario.source.items():
         if key in EXTRAS:
             check(f"{path}: {scenario.name}: {key}", value, EXTRAS[key])
@@ -384,30 +429,40 @@ def check_extras(path: Path, scenario: Scenario) -> None:
 
 
 def presets_of(values: Mapping[str, Sequence[str]], packages: Mapping[str, Package]) -> Presets:
-    """The satellites that the values name. Raises InputError."""
+    """Return the presets of the satellites that the values name. Raises InputError."""
     return read_presets(chain(*values.values()), entries_of("satellites", packages))
 
 
 def entries_of(kind: str, packages: Mapping[str, Package]) -> dict[str, Path]:
-    """The folders or files of a kind that arguments of the jobs may name, by name."""
-    return {name: file for package in packages.values() for name, file in package.entries.get(kind, {}).items()}
+    """Return the folders or files of a kind that arguments of the jobs may name, by name."""
+    found: dict[str, Path] = {}
+    for package in packages.values():
+        found |= package.entries.get(kind, {})
+    return found
 
 
 def measures_of_jobs(jobs: Iterable[str], packages: Mapping[str, Package]) -> dict[str, tuple[Measure, ...]]:
-    """What these jobs measure. Raises InputError for two that do not agree on a column."""
+    """Return the measures of these jobs, by job. Raises InputError for two that do not agree on a
+    column."""
     found = {name: packages[name].measures for name in jobs if packages[name].measures}
     check_agreement(found)
     return found
 
 
 def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
-    """Raises InputError for an x-sweep.measure that no job of the scenario declares (a suffix in front is that of a run),
-    or a figure that there is not."""
+    """Check what the scenario's table and figure show.
+
+    Raises InputError for an x-sweep.measure that no job of the scenario declares (a suffix in front
+    is that of a run), or for a figure that does not exist.
+    """
     if (drawn := scenario.sweep.get("figure", FIGURES[0])) not in FIGURES:
         raise InputError(f"{path}: {scenario.name}: x-sweep.figure: {drawn!r} is none of {', '.join(FIGURES)}")
     wanted = scenario.sweep.get(MEASURE)
-    columns = {job: [one.column for one in measures if one.is_column] for job, measures in declared.items()}
-    every = [column for listed in columns.values() for column in listed]
+    columns: dict[str, list[str]] = {}
+    for job, measures in declared.items():
+        columns[job] = [one.column for one in measures if one.is_column]
+    every = [*chain(*columns.values())]
+    # A column may have a suffix in front, that of a run: `to_client_mos` is the measure mos.
     if wanted is None or any(f"_{wanted}".endswith(f"_{column}") for column in every):
         return
     if any(EVERY_STATISTIC in measures for measures in declared.values()):
@@ -421,7 +476,8 @@ def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
 
 
 def check_references(values: Mapping[str, Sequence[str]]) -> None:
-    """Raises InputError for a `$name` that is no argument, or one that has a `$` value itself."""
+    """Check the values `$name`. Raises InputError for a name that is no argument, or is an argument
+    with a `$` value itself."""
     for name, listed in values.items():
         for value in listed:
             if value.startswith("$") and any(other.startswith("$") for other in values.get(value[1:], ("$",))):
@@ -431,7 +487,7 @@ def check_references(values: Mapping[str, Sequence[str]]) -> None:
 
 
 def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
-    """`defaults` or `values` of a scenario's x-sweep. Raises InputError."""
+    """Return the table `defaults` or `values` of a scenario's x-sweep. Raises InputError."""
     sweep = scenario.source.get("x-sweep", {})
     if not isinstance(sweep, dict):
         raise InputError(f"{path}: x-sweep should be an object with the keys defaults and values")
@@ -454,16 +510,18 @@ def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str,
 
 
 def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
-    """Raises InputError for the first value that the backend or a job would refuse."""
+    """Check the cells. Raises InputError for the first value that the backend or a job would
+    refuse."""
     for cell, wrong in wrong_in(campaign, jobs):
         if wrong:
+            # The argument that the user gave is named rather than one that only refers to it.
             raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
         arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
         check_values(campaign.scenario.with_constants(cell), arguments, jobs)
 
 
 def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:
-    """Raises InputError for the first value that a VPN chosen does not have."""
+    """Check the values of the VPNs. Raises InputError for the first that its VPN does not have."""
     jobs = {name: package.job for name, package in packages.items()}
     every = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     places = [use for use in every if limits.VALUES_OF in use.argument.limits]
@@ -472,8 +530,10 @@ def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:
 
 
 def wrong_in(campaign: Campaign, jobs: Mapping[str, Job]) -> Iterator[tuple[dict[str, str], list[Wrong]]]:
-    """Cells, and what of their values jobs would refuse: of all cells those that are the first with something that can be
-    wrong."""
+    """Yield cells, each with those of its values that jobs would refuse.
+
+    Only the first cells with something that can be wrong are looked at.
+    """
     places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     groups = [*(use.names for use in places), *names_used(campaign.scenario, jobs)]
     for cell in _first_of_each(campaign.cells, groups):
@@ -481,23 +541,29 @@ def wrong_in(campaign: Campaign, jobs: Mapping[str, Job]) -> Iterator[tuple[dict
 
 
 def own_values(campaign: Campaign, cell: Mapping[str, str]) -> dict[str, str]:
-    """Those of a cell that are not `same` as another one, which is there itself."""
+    """Return a cell's values, without those that are `same`: they repeat another value, which the
+    cell has as well."""
     return {name: value for name, value in cell.items() if value != SAME or campaign.constants.get(name) != SAME}
 
 
 def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
-    """What the user should know of values that the jobs take, each once: also those that have no effect beside others."""
+    """Return notes for the user on values that the jobs take, each note once; also on values that
+    have no effect beside others."""
     jobs = {name: package.job for name, package in packages.items()}
     spelled = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     noted = [use for use in spelled if "noted" in use.argument.limits]
     cells = _first_of_each(campaign.cells, [use.names for use in noted])
-    found = [text for cell in cells for text in notes(noted, own_values(campaign, cell))]
-    found += [text for cell in campaign.cells for text in remarks(cell, campaign.presets)]
+    found: list[str] = []
+    for cell in cells:
+        found += notes(noted, own_values(campaign, cell))
+    for cell in campaign.cells:
+        found += remarks(cell, campaign.presets)
     return list(dict.fromkeys([*found, *_idle_values(campaign, packages, spelled)]))
 
 
 def _idle_values(campaign: Campaign, packages: Mapping[str, Package], spelled: Sequence[Use]) -> Iterator[str]:
-    """The values, other than the scenario's own, that have no effect in a cell. `spelled` are the uses of its scenario."""
+    """Yield a text for each value that has no effect in a cell, other than the scenario's own
+    values. `spelled` are the uses of its scenario."""
     jobs = {name: package.job for name, package in packages.items()}
     own = {**campaign.constants, **sweep_table(campaign.scenario, campaign.path, "defaults")}
     declared: dict[str, Any] = {}
@@ -506,6 +572,8 @@ def _idle_values(campaign: Campaign, packages: Mapping[str, Package], spelled: S
     groups = [*(use.names for use in spelled), *({name, *limits.names_asked(one)} for name, one in declared.items())]
     places: dict[tuple[str, ...], list[Use]] = {}
     for cell in _first_of_each(campaign.cells, groups):
+        # Which uses there are depends only on which names keep the value `same`: find them once for
+        # each such set.
         key = tuple(name for name, value in own.items() if value == SAME and cell.get(name) == SAME)
         if key not in places:
             subs = {name: sub.with_constants(cell) for name, sub in campaign.sub_scenarios.items()}
@@ -519,7 +587,8 @@ def _idle_values(campaign: Campaign, packages: Mapping[str, Package], spelled: S
 
 
 def _carriers(cell: Mapping[str, str], places: Sequence[Use], packages: Mapping[str, Package]) -> dict[str, str]:
-    """By the name of an argument that names a VPN and `_carrier`: what carries that VPN, for conditions."""
+    """Return the carrier of each VPN that a cell names, for conditions. The key is the name of the
+    argument that names the VPN, and `_carrier`."""
     vpns = entries_of("vpn-configs", packages)
     found = {}
     for use in places:
@@ -533,9 +602,13 @@ def _carriers(cell: Mapping[str, str], places: Sequence[Use], packages: Mapping[
 
 
 def _first_of_each(cells: Sequence[dict[str, str]], groups: Iterable[set[str]]) -> Iterator[dict[str, str]]:
-    """Of cells the first, and each that is the first with some combination of values of the names of a group: a check that
-    looks at nothing but such combinations finds in them what it finds in all."""
-    swept = {name for name in cells[0] if len({cell[name] for cell in cells}) > 1}
+    """Yield the first cell, and each cell with a combination of values that is new for the names of
+    a group.
+
+    A check that looks at nothing but such combinations finds in these cells what it finds in all.
+    """
+    # A name with one value in all cells makes no combination new, so only the others matter.
+    swept = _varying(cells)
     seen: dict[tuple[str, ...], set[tuple[str, ...]]] = {tuple(sorted(names & swept)): set() for names in groups}
     for cell in cells:
         new = cell is cells[0]
@@ -547,13 +620,24 @@ def _first_of_each(cells: Sequence[dict[str, str]], groups: Iterable[set[str]]) 
             yield cell
 
 
+def _varying(cells: Sequence[Mapping[str, str]]) -> set[str]:
+    """Return the names that do not have the same value in all cells."""
+    found = set()
+    for name in cells[0]:
+        values = {cell[name] for cell in cells}
+        if len(values) > 1:
+            found.add(name)
+    return found
+
+
 def _is_reference(campaign: Campaign, wrong: Wrong) -> bool:
-    """Whether an argument has its value only because of another argument's: `$cc`."""
+    """Return whether an argument has its value only because of another argument's: `$cc`."""
     return wrong.name in campaign.values and wrong.value not in campaign.values[wrong.name]
 
 
 def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:
-    """Sub-scenarios by name, those of sub-scenarios included."""
+    """Return the sub-scenarios by name, including those that sub-scenarios start. `find` reads
+    one."""
     found: dict[str, Scenario] = {}
     waiting = [scenario]
     while waiting:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person gives on the command line: NAME=VALUE[,VALUE…] and seeds."""
+"""The parser of the command line's settings, NAME=VALUE[,VALUE…], and seeds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from openbach_run.errors import InputError
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`5` is the seeds 1 to 5; `3,7` is those two; `7,` is just 7."""
+    """Return the seeds that a text gives: `5` is the seeds 1 to 5; `3,7` is those two; `7,` is just
+    7. Raises InputError."""
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -38,6 +39,7 @@ def is_value(value: Any) -> bool:
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return name → values of settings NAME=VALUE[,VALUE…]. Raises InputError."""
     given: dict[str, tuple[str, ...]] = {}
     for text in settings:
         name, equals, value = text.partition("=")
@@ -51,6 +53,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def distinct(name: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of a name. Raises InputError for an empty value or one given twice."""
     if "" in values or len(set(values)) < len(values):
         raise InputError(f"{name}={','.join(values)}: an empty value or one given twice")
     return values

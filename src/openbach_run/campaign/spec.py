@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run, wholly described: what it depends on, and the name that follows from it."""
+"""A run's complete description: what the run depends on, and the name that follows from it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from openbach_run.prose import acting_job, acting_scenario
 from openbach_run.topology.networks import with_mtus
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
-"""Virtual time after which a run is ended and what still runs is named."""
+"""Virtual seconds after which a run is ended; its error names what still runs."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What all runs of a scenario in a campaign have in common."""
+    """The part of the description that all runs of a scenario in a campaign have in common."""
 
     scenario: Scenario
-    """With the addresses of the inventory."""
+    """The scenario, with the addresses of the inventory."""
     sub_scenarios: Mapping[str, Scenario] = field(default_factory=dict)
     jobs: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     inventory: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
-        """Of all that acts in it; in a campaign it is taken once."""
+        """Return the hash of all of it that affects a run. It is computed once in a campaign."""
         return _digest({
             "scenario": _acting(self.scenario),
             "sub_scenarios": {name: _acting(sub) for name, sub in self.sub_scenarios.items()},
@@ -41,26 +41,29 @@ class Origin:
 
     @cached_property
     def constants(self) -> dict[str, str]:
-        """The scenarios' own values, for cells that have none."""
+        """Return the scenarios' own values of their constants, for cells that have none."""
         return defaults_of((*self.sub_scenarios.values(), self.scenario))
 
 
 @dataclass(frozen=True)
 class CellSpec:
-    """A cell: all that its runs depend on but the seed."""
+    """A cell: all that its runs depend on, except the seed."""
 
     origin: Origin
     values: dict[str, str]
-    """Of arguments and constants, those of sub-scenarios included, as they were given: the columns of results.csv."""
+    """Values of arguments and constants, also of sub-scenarios, as they were given: the columns of
+    results.csv."""
     identity: dict[str, str] = field(default_factory=dict)
-    """Of the engine: kernel, guest tree, and the code that this run uses."""
+    """The identity of the engine: kernel, guest tree, and the code that this run uses."""
     uses: Mapping[str, list[str]] = field(default_factory=dict)
-    """Jobs and folders (additions.py) by kind."""
+    """Names of jobs and folders (additions.py) by kind."""
     link_files: dict[str, str] = field(default_factory=dict)
-    """Content of the files that arguments and constants name, by their name."""
+    """Content of the files that arguments and constants name, by the name of the argument or
+    constant."""
 
     @cached_property
     def digest(self) -> str:
+        # __dict__ also has the cached digest; the origin has a digest of its own, taken once.
         own = {name: value for name, value in self.__dict__.items() if name not in ("origin", "digest")}
         constants = {name: value for name, value in self.origin.constants.items() if name not in self.values}
         return _digest({**own, "constants": constants, "origin": self.origin.digest})
@@ -68,15 +71,18 @@ class CellSpec:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything a run depends on; its hash, without the words for people, is the record's name. Small: a campaign may have
-    a hundred thousand."""
+    """Everything that a run depends on. Its hash, without the words for people, is the name of the
+    record.
+
+    It is small, because a campaign may have a hundred thousand.
+    """
 
     cell: CellSpec
     seed: int
 
     @cached_property
     def run_id(self) -> str:
-        """16 hexadecimal digits."""
+        """Return the name of the record: 16 hexadecimal digits."""
         return _digest([self.cell.digest, self.seed])[:16]
 
     @property
@@ -98,7 +104,7 @@ class RunSpec:
 
     @property
     def scenario(self) -> dict[str, Any]:
-        """In stored form, with the values of its constants."""
+        """Return the scenario in stored form, with the values of its constants."""
         return self._stored(self.cell.origin.scenario)
 
     @property
@@ -106,27 +112,32 @@ class RunSpec:
         return {name: self._stored(sub) for name, sub in self.cell.origin.sub_scenarios.items()}
 
     def _stored(self, scenario: Scenario) -> dict[str, Any]:
+        """Return a scenario in stored form, with the cell's values of its constants."""
         arguments = self.cell.origin.scenario.arguments
         constants = {name: value for name, value in self.values.items() if name not in arguments}
         return scenario.with_constants(constants).as_stored()
 
     def _started(self, scenario: Scenario) -> dict[str, Any]:
-        """The same without the functions that it has not with these values."""
+        """Return a scenario in stored form, without the functions that it does not have with these
+        values."""
         return self._stored(scenario.with_functions_of({**scenario.defaults, **self.values}))
 
     def for_guest(self) -> dict[str, Any]:
-        """The run.json that the guest reads. The guest finds the files in LINK_FILES, under the names of arguments and
-        constants; `values` has these as they were given."""
+        """Return the content of run.json, which the guest reads.
+
+        The guest finds the link files in LINK_FILES, under the names of arguments and constants;
+        `values` has the names of these files as they were given.
+        """
         cell = self.cell
         there = {name: f"{LINK_FILES}/{name}" for name in cell.link_files}
         scenario = self._started(cell.origin.scenario)
+        subs = {}
+        for name, sub in cell.origin.sub_scenarios.items():
+            stored = self._started(sub)
+            subs[name] = {**stored, "constants": _put(stored["constants"], there)}
         return {
             "scenario": {**scenario, "constants": _put(scenario["constants"], there)},
-            "sub_scenarios": {
-                name: {**stored, "constants": _put(stored["constants"], there)}
-                for name, sub in cell.origin.sub_scenarios.items()
-                for stored in [self._started(sub)]
-            },
+            "sub_scenarios": subs,
             "arguments": _put(self.arguments, there),
             "seed": self.seed,
             "jobs": cell.origin.jobs,
@@ -140,8 +151,11 @@ class RunSpec:
 
 
 def _acting(scenario: Scenario) -> dict[str, Any]:
-    """As it is stored, without words; with places for what may follow another value, and without the values of what
-    NAME=VALUE sets: they are a cell's."""
+    """Return a scenario in stored form, with only what affects a run.
+
+    It has no words for people. It has placeholders where a value may follow another one. It does
+    not have the values that NAME=VALUE sets, because they are a cell's.
+    """
     stored = acting_scenario(scenario.spelled_out.as_stored())
     cells = scenario.defaults
     constants = {name: value for name, value in stored["constants"].items() if name not in cells}
@@ -154,5 +168,5 @@ def _digest(value: Any) -> str:
 
 
 def _put(values: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The values, with those that are given in place of their own."""
+    """Return the values, each replaced by the one in `given` if there is one."""
     return {name: given.get(name, value) for name, value in values.items()}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A scenario that only starts other scenarios, like geo_loss_table: its run holds several transfers, each of which
-counts as a run of the scenario that made it."""
+"""The runs within a run: a scenario may only start other scenarios, like geo_loss_table.
+
+A run of it holds several transfers. Each counts as a run of the scenario that made it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,12 @@ from openbach_run.results.run_files import DamagedRecord
 
 
 def unfold(record: Record, run_dir: Path) -> list[Record]:
-    """A record of each sub-scenario instance with its own arguments and measures; the record itself if its scenario did
-    anything but start scenarios, or ended before it started one. Also itself where what an older version has left was
-    damaged since; the log names the file."""
+    """Return a record for each sub-scenario instance, with its own arguments and measures.
+
+    The record itself is returned if its scenario did anything but start scenarios, or ended before
+    it started one; also if files of an older version, which are needed here, were damaged since.
+    The log then names the file.
+    """
     try:
         parts = parts_of(record, run_dir) if record.parts is None else record.parts
     except DamagedRecord as damage:
@@ -33,7 +38,8 @@ def unfold(record: Record, run_dir: Path) -> list[Record]:
 
 
 def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
-    """`Record.parts`, from what the run has left. Raises DamagedRecord."""
+    """Return the content of `Record.parts`, from the files that the run left. Raises
+    DamagedRecord."""
     told = events(run_dir)
     root = _root(told)
     if any(event["event"] == "job_started" and event["scenario_instance_id"] == root for event in told):
@@ -41,29 +47,37 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
     own = _own_arguments(run_dir)
     constants = {} if own is None else {name: value for name, value in record.arguments.items() if name not in own}
     ends = {event["scenario_instance_id"]: event for event in told if event["event"] == "scenario_ended"}
-    return [
-        {
+    # A run that complained or is damaged is so as a whole: none of its parts may look better.
+    is_spoiled = record.status in (COMPLAINED, DAMAGED)
+    parts = []
+    for event in told:
+        if event["event"] != "scenario_started" or "parent_id" not in event:
+            continue
+        number = event["scenario_instance_id"]
+        end = ends.get(number)
+        parts.append({
             "scenario": event["scenario"],
             "arguments": {**event["arguments"], **constants},
-            "status": ends[number]["status"]
-            if number in ends and record.status not in (COMPLAINED, DAMAGED)
-            else record.status,
-            "virtual_s": ends[number]["t_s"] - event["t_s"] if number in ends else 0.0,
+            "status": record.status if end is None or is_spoiled else end["status"],
+            "virtual_s": 0.0 if end is None else end["t_s"] - event["t_s"],
             "measures": measures(run_dir, measures_of(record), event["arguments"], number),
-        }
-        for event in told
-        if event["event"] == "scenario_started" and "parent_id" in event
-        for number in [event["scenario_instance_id"]]
-    ]
+        })  # fmt: skip
+    return parts
 
 
 def unfold_all(records: Sequence[Record], runs: Path) -> list[Record]:
-    return [part for record in records for part in unfold(record, runs / record.run_id)]
+    """Return the records of `unfold` for each record, in one list."""
+    parts: list[Record] = []
+    for record in records:
+        parts += unfold(record, runs / record.run_id)
+    return parts
 
 
 def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
-    """The campaign that a scenario stands for whose functions all start the same other scenario; the scenario's own as
-    long as none of these has been started."""
+    """Return the campaign of the one scenario that all functions of a campaign's scenario start.
+
+    The campaign itself is returned if they start others, or if none has been started yet.
+    """
     bodies = [function[kind_of(function)] for function in campaign.scenario.functions]
     started = {body.get("scenario_name") for body in bodies}
     if len(started) != 1 or (name := str(*started)) not in campaign.sub_scenarios:
@@ -71,16 +85,17 @@ def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
     sub, parts = campaign.sub_scenarios[name], [part for part in unfolded if part.scenario == name]
     if not parts:
         return campaign
-    values = {
-        argument: tuple(dict.fromkeys(part.arguments[argument] for part in parts))
-        for argument in [*bodies[0]["arguments"], *sub.defaults]
-        if all(argument in part.arguments for part in parts)
-    }
+    # The values that the parts had, in the order of their first appearance.
+    values: dict[str, tuple[str, ...]] = {}
+    for argument in [*bodies[0]["arguments"], *sub.defaults]:
+        if all(argument in part.arguments for part in parts):
+            values[argument] = tuple(dict.fromkeys(part.arguments[argument] for part in parts))
     return replace(campaign, scenario=sub, sub_scenarios={}, values=values)
 
 
 def _own_arguments(run_dir: Path) -> set[str] | None:
-    """Names of the arguments of the scenario that was launched; None for a run that does not say."""
+    """Return the names of the arguments of the scenario that was launched; None if the run does not
+    say."""
     try:
         return set(run_files.document(run_dir, "run.json")["arguments"])
     except (OSError, DamagedRecord, TypeError, KeyError):
@@ -88,5 +103,6 @@ def _own_arguments(run_dir: Path) -> set[str] | None:
 
 
 def _root(told: Sequence[Mapping[str, Any]]) -> Any:
-    """The id of the scenario instance that no other one started."""
+    """Return the id of the scenario instance that no other one started; None if none was
+    started."""
     return next((event["scenario_instance_id"] for event in told if event["event"] == "scenario_started"), None)

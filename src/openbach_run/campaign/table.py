@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of a campaign: its main measure by cell."""
+"""The table of a campaign: its main measure for each cell."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from openbach_run.campaign.plan import MEASURE, USUAL, Campaign
@@ -17,26 +18,30 @@ from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.tables import Table, figure
 
 MOST_COLUMNS = 6
-"""Of a table with one row."""
+"""The most columns of values in a table."""
 NOTHING = "–"
 MEDIANS = "medians of what jobs without measures.yml have sent"
 ANY_UNIT = 6, "g"
-"""How figures are written whose size nobody knows: six significant digits."""
+"""Digits and format of figures whose size nobody knows: six significant digits."""
 FRAGMENTS, SIDES = "_fragments", ("forward", "return")
-"""Columns of satcom_link."""
+"""Columns of satcom_link: a side with the suffix _fragments."""
 
 
 def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
-    """A campaign's main measure, from those of its records that are there: a row per combination of the swept
-    arguments but the last, which makes the columns, unless that would be one long row. A scenario without arguments has one
-    column, `run`. Its title names the values that are neither swept nor the scenario's defaults. Where neither the scenario nor
-    its jobs say what is the main measure, all of them are shown."""
+    """Return the table of a campaign's main measure, from those of its records that exist.
+
+    There is a row for each combination of the swept arguments but the last; the last makes the
+    columns, unless that would be one long row. A scenario without arguments has one column, `run`.
+    The title names the values that are neither swept nor the scenario's defaults. Where neither the
+    scenario nor its jobs say what the main measure is, the table shows all measures.
+    """
     if campaign.measure is None and (every := _all_measures(campaign, records)):
         return every
     by_cell: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         if record.scenario == campaign.scenario.name:
             by_cell.setdefault(tuple(record.arguments[name] for name in campaign.values), []).append(record)
+    # Without a swept argument the first one makes the column.
     swept = campaign.swept or list(campaign.values)[:1]
     is_long = len(swept) == 1 and len(campaign.values[swept[0]]) > MOST_COLUMNS
     down, across = (swept, []) if is_long else (swept[:-1], swept[-1:])
@@ -51,27 +56,33 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
         for name, values in campaign.values.items()
         if name not in swept and values[0] != defaults.get(name)
     )
+    unnamed = campaign.measure_in_words if down else "run"
+    listed = []
+    for key, cells in rows.items():
+        listed.append([*key, *(cells.get(values, "") for values in columns)])
     return Table(
         f"{campaign.scenario.name}: {campaign.measure_in_words}" + (f" with {fixed}" if fixed else ""),
-        [
-            *down,
-            *("=".join((*across, *values)) or (campaign.measure_in_words if down else "run") for values in columns),
-        ],
-        [[*key, *(cells.get(values, "") for values in columns)] for key, cells in rows.items()],
+        [*down, *("=".join((*across, *values)) or unnamed for values in columns)],
+        listed,
         "; ".join([_note(campaign), *_fragments(campaign, records), *_clocks(records), *not_locked(records)]),
         len(down),
     )
 
 
 def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None:
-    """Everything that the scenario and its sub-scenarios have measured; None if no run has measured anything. A row per
-    measure if each scenario has one cell, else a row per cell with the first measures."""
+    """Return a table of everything that the scenario and its sub-scenarios measured; None if no run
+    measured anything. It has a row for each measure if each scenario has one cell, else a row for
+    each cell with the first measures."""
     scenarios = (campaign.scenario.name, *campaign.sub_scenarios)
     done = [one for one in records if one.scenario in scenarios]
     columns = _measured(done)
     if not columns:
         return None
-    swept = [name for name in campaign.values if len({one.arguments.get(name) for one in done}) > 1]
+    swept = []
+    for name in campaign.values:
+        values_had = {one.arguments.get(name) for one in done}
+        if len(values_had) > 1:
+            swept.append(name)
     by_cell: dict[tuple[str, ...], list[Record]] = {}
     for one in done:
         by_cell.setdefault((one.scenario, *(one.arguments.get(name, "") for name in swept)), []).append(one)
@@ -93,9 +104,9 @@ def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None
 
 
 def _measured(records: Sequence[Record]) -> list[str]:
-    """The columns of those runs that have finished."""
+    """Return the columns of those runs that have finished."""
     finished = [one for one in records if one.finished]
-    return list(dict.fromkeys(name for one in finished for name in one.measures))
+    return list(dict.fromkeys(chain(*(one.measures for one in finished))))
 
 
 def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
@@ -103,7 +114,8 @@ def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str | None:
-    """What to say when runs have finished without the measure that the scenario shows: which, and what they sent."""
+    """Return a text on runs that have finished without the measure that the scenario shows: which
+    runs, and what they sent. None if there are none."""
     finished = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
     without = [one for one in finished if one.measures.get(campaign.measure or "") is None]
     if MEASURE not in campaign.scenario.sweep or not without:
@@ -124,14 +136,16 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
 
 
 def _cell(done: Sequence[Record], campaign: Campaign) -> str:
-    """Median over the seeds and its interval; how many failed, if any did."""
+    """Return the text of a cell: the median over the seeds and its interval, and how many runs
+    failed."""
     shown = _shown(done, campaign.measure or "")
     has_finished = any(record.finished for record in done)
     return "not sent" if shown in ("done", "failed") and has_finished and MEASURE in campaign.scenario.sweep else shown
 
 
 def _shown(done: Sequence[Record], column: str, digits: int = 2, form: str = "f") -> str:
-    """A column of some runs: the median over the seeds and its interval; how many failed, if any did."""
+    """Return the median of a column over the runs and its interval, and how many runs failed, if
+    any did."""
     found = [record.measures.get(column) for record in done if record.finished]
     values = [value for value in found if value is not None]
     failed = sum(not record.finished for record in done)
@@ -141,23 +155,27 @@ def _shown(done: Sequence[Record], column: str, digits: int = 2, form: str = "f"
 
 
 def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
-    """What a table says of runs whose packets crossed the satellite in pieces."""
+    """Return a note on runs whose IP packets crossed the satellite in fragments; empty without such
+    runs."""
     done = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
-    counts = [sum(one.measures.get(f"{side}{FRAGMENTS}") or 0 for side in SIDES) for one in done]
-    in_pieces = [(one, count) for one, count in zip(done, counts, strict=True) if count]
+    in_pieces = []
+    for one in done:
+        count = sum(one.measures.get(f"{side}{FRAGMENTS}") or 0 for side in SIDES)
+        if count:
+            in_pieces.append((one, count))
     if not in_pieces:
         return []
     first, _ = in_pieces[0]
     most = max(count for _, count in in_pieces)
     values = " ".join(f"{name}={first.arguments[name]}" for name in campaign.swept)
     return [
-        f"{len(in_pieces)} of {len(counts)} runs had fragments of IP packets on the satellite, up to {most:.0f}"
+        f"{len(in_pieces)} of {len(done)} runs had fragments of IP packets on the satellite, up to {most:.0f}"
         f"{f' (first: {values})' if values else ''}: columns {', '.join(f'{side}{FRAGMENTS}' for side in SIDES)}"
     ]
 
 
 def _clocks(records: Sequence[Record]) -> list[str]:
-    """What a table of real time says of it."""
+    """Return notes on runs in real time, each kind of clock once."""
     known = {(one.identity.get("engine"), one.clock): one for one in records}
     return [
         "on this machine's own kernel, in real time" if engine == HOST_KERNEL
@@ -167,8 +185,13 @@ def _clocks(records: Sequence[Record]) -> list[str]:
 
 
 def _note(campaign: Campaign) -> str:
-    timed = ((cell, time_s) for cell in campaign.cells if (time_s := least_transfer_time_s(cell)))
-    least = {(cell["size"], rate_of(cell)): time_s for cell, time_s in timed}
+    """Return the note under a table: the seeds, the least possible transfer time, and other
+    remarks."""
+    least: dict[tuple[str, str], float] = {}
+    for cell in campaign.cells:
+        time_s = least_transfer_time_s(cell)
+        if time_s:
+            least[cell["size"], rate_of(cell)] = time_s
     parts = [
         f"at least {time_s:.2f} s for a size of {size} at a rate of {rate} (Ethernet, IP and TCP headers; no slow start)"
         for (size, rate), time_s in least.items()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A VPN's own options as settings: `vpn.cipher=AES-128-GCM,AES-256-GCM vpn.keepalive=10`.
+"""The options of a VPN as settings: `vpn.cipher=AES-128-GCM,AES-256-GCM vpn.keepalive=10`.
 
-A scenario has one constant for them, `vpn_values`, whose text is `cipher=AES-128-GCM;keepalive=10` or
-`none`. All settings `vpn.NAME` together are the values of that constant: their product, in the order
-given. The value `default` leaves a name out, so that a sweep can have the VPN's own value.
+A scenario has one constant for them, `vpn_values`. Its text is `cipher=AES-128-GCM;keepalive=10` or
+`none`. All settings `vpn.NAME` together are the values of that constant: their product, in the
+order given. The value `default` leaves a name out, so that a sweep can include the VPN's own value.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from openbach_run.openbach.limits import VALUES_OF, Use
 from openbach_run.openbach.values import sole_placeholder
 
 NONE = "none"
-"""A VPN's own values; as the VPN, that there is none."""
+"""The text for a VPN's own values; as the name of a VPN, it means that there is none."""
 DEFAULT = "default"
 SUFFIX = "_values"
 Given = Mapping[str, tuple[str, ...]]
 
 
 def setting_of(name: str) -> str:
-    """The constant that a setting gives: `vpn_values` of `vpn.cipher`; the others are their own."""
+    """Return the constant that a setting belongs to: `vpn_values` for `vpn.cipher`; any other name
+    is its own."""
     owner, dot, _ = name.partition(".")
     return f"{owner}{SUFFIX}" if dot else name
 
 
 def folded(given: Given) -> dict[str, tuple[str, ...]]:
-    """The settings with constants in place of those of a VPN's values. Raises InputError."""
+    """Return the settings, with constants in place of the settings of a VPN's values. Raises
+    InputError."""
     found: dict[str, tuple[str, ...]] = {}
     for name in given:
         constant = setting_of(name)
@@ -46,18 +48,21 @@ def folded(given: Given) -> dict[str, tuple[str, ...]]:
 
 
 def _own(given: Given, constant: str) -> dict[str, tuple[str, ...]]:
-    """Name of a VPN's value → what it is to be, of the settings that belong to a constant."""
+    """Return the values of the settings that belong to a constant, by the name of the VPN's
+    value."""
     return {name.partition(".")[2]: values for name, values in given.items() if setting_of(name) == constant != name}
 
 
 def _products(own: Given) -> Iterator[str]:
+    """Yield the constant's text for each combination of the values."""
     for several in product(*own.values()):
         pairs = zip(own, several, strict=True)
         yield ";".join(f"{name}={value}" for name, value in pairs if value != DEFAULT) or NONE
 
 
 def read_values(text: str, at: str = "") -> dict[str, str]:
-    """Name → value, of a text that has the shape. Raises InputError for a name that is there twice."""
+    """Return name → value of a constant's text, which has the right form. Raises InputError for a
+    name that occurs twice."""
     found: dict[str, str] = {}
     for part in text.split(";") if text != NONE else ():
         name, _, value = part.partition("=")
@@ -68,7 +73,9 @@ def read_values(text: str, at: str = "") -> dict[str, str]:
 
 
 def check_values_of_vpns(places: Sequence[Use], cell: Mapping[str, str], vpns: Mapping[str, Path]) -> None:
-    """Raises InputError for the first value in a cell that a VPN which gets it does not have."""
+    """Check the VPN values of a cell. Raises InputError for the first value that a VPN which gets
+    it does not have."""
+    # The same text of values may go to several VPNs (the two ends, say): collect the VPNs by text.
     chosen: dict[str, dict[str, None]] = {}
     for use in places:
         kind = use.beside.get(use.argument.limits[VALUES_OF], NONE)
