@@ -57,6 +57,10 @@ AGENT_HAS = {
     "yaml": "python3-yaml",
 }
 """Python modules that every agent has in its virtualenv, so that no playbook installs them → their packages."""
+WITH = {"python3-iptables": "libc-bin"}
+"""Packages → what every Debian has beside them: python3-iptables finds its libraries by ldconfig."""
+MODPROBE = "echo /usr/sbin/modprobe > /proc/sys/kernel/modprobe"
+"""It calls what the kernel would call for a module, which is nothing in a guest."""
 AGENT_PACKAGES = ("iproute2", "procps", "iputils-ping")
 """What a machine with an agent has, whatever the job."""
 APT = ("apt", "package", "aptitude")
@@ -136,6 +140,10 @@ def _read(files: Path, playbook: Path, stamp: object) -> Installation:
         found.debian.setdefault(name, "what every agent has")
     for module in sorted(_imported(files)):
         found.debian.setdefault(AGENT_HAS[module], f"import {module}, which every agent has")
+    for name, beside in WITH.items():
+        if name in found.debian:
+            found.debian.setdefault(beside, f"beside {name}")
+            found.steps.insert(0, Step(f"what {name} looks for", MODPROBE))
     return found
 
 
@@ -146,13 +154,14 @@ def _imported(files: Path) -> set[str]:
 
 def _tasks(tasks: Iterable[Mapping[str, Any]], known: dict[str, Any], found: Installation) -> None:
     for task in tasks:
-        values = {**known, **(task.get("vars") or {})}
+        own = task.get("vars")
+        values = {**known, **(own if isinstance(own, dict) else {})}
         if not _applies(task.get("when"), values):
             continue
         for key in ("block", "rescue", "always"):
             if isinstance(task.get(key), list):
                 _tasks([one for one in task[key] if isinstance(one, dict)], values, found)
-        for module in (key for key in task if isinstance(key, str) and key not in NO_TASK):
+        for module in (key for key in task if isinstance(key, str) and not _is_keyword(key)):
             short = module.rpartition(".")[2]
             said = f"the task {task.get('name', short)!r}"
             try:
@@ -162,6 +171,12 @@ def _tasks(tasks: Iterable[Mapping[str, Any]], known: dict[str, Any], found: Ins
                     found.refused.append(f"{said} installs {task[module]['deb']}, which is no package of Debian")
                     continue
                 found.left_out.append(f"{said} ({short}): {unknown} is not known before it runs")
+            except (TypeError, ValueError, AttributeError, KeyError) as error:
+                found.left_out.append(f"{said} ({short}) is not understood: {error}")
+
+
+def _is_keyword(key: str) -> bool:
+    return key in NO_TASK or key.startswith("with_")
 
 
 def _task(

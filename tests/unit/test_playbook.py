@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -118,4 +119,23 @@ def test_a_packages_txt_stands_for_the_playbook(tmp_path: Path) -> None:
 def test_a_malformed_playbook_is_said_with_its_file(tmp_path: Path) -> None:
     files = job_with(tmp_path, "apt: socat\n")
     with pytest.raises(InputError, match=r"install_toy\.yml: should be a list of tasks"):
+        packages_of(files)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "apt: {name: {a: 1}}",
+        "apt:",
+        "vars: [1]",
+        "copy: 7",
+        "shell: [1]",
+        "when: '(('",
+        "block: x",
+        "file: {state: {}}",
+    ],
+)
+def test_what_is_no_task_of_ansible_makes_no_traceback(tmp_path: Path, task: str) -> None:
+    files = job_with(tmp_path, f"- name: Odd\n  {task}\n")
+    with suppress(InputError):
         packages_of(files)

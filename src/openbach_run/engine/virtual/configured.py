@@ -32,6 +32,7 @@ EMPTY_PLACES = ("var/lib", "var/log")
 OWNERS = {"var/log/squid": "proxy", "var/spool/squid": "proxy"}
 """Directories that the scripts of packages give to a user in a form that is not read here."""
 COMMANDS = {
+    "usr/sbin/ldconfig": "ldconfig",
     "usr/sbin/a2enmod": "a2enmod -m -q mpm_event authz_host authz_core auth_basic access_compat authn_file authz_user"
     " alias dir autoindex env mime negotiation setenvif filter deflate status reqtimeout",
     "usr/sbin/a2ensite": "a2ensite -q 000-default",

@@ -48,9 +48,9 @@ DIRECTORIES = (
 PROGRAMS = "/opt/openbach-run/src/openbach_run/guest/programs"
 LINKS = {
     "opt/openbach/virtualenv/bin/python3": "/usr/bin/python3",
-    "usr/local/bin/modprobe": f"{PROGRAMS}/modprobe.py",
-    "usr/local/bin/rmmod": f"{PROGRAMS}/modprobe.py",
-    "usr/local/bin/systemctl": f"{PROGRAMS}/systemctl.py",
+    "usr/sbin/modprobe": f"{PROGRAMS}/modprobe.py",
+    "usr/sbin/rmmod": f"{PROGRAMS}/modprobe.py",
+    "usr/bin/systemctl": f"{PROGRAMS}/systemctl.py",
     "usr/bin/awk": "mawk",
     "var/run": "/run/host",
 }
@@ -252,7 +252,7 @@ def _add_own(root: Path, init: Path) -> None:
         (root / name).mkdir(parents=True, exist_ok=True)
     for name, target in LINKS.items():
         shutil.rmtree(root / name, ignore_errors=True)  # directories of packages in /var/run: it is empty at a start
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).unlink(missing_ok=True)  # a program of a package, in whose place ours is
         (root / name).symlink_to(target)
     for name, text in FILES.items():
         (root / name).write_text(text)
