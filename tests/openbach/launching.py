@@ -48,6 +48,14 @@ def launch_all(run: Run) -> None:
         number = run.start(name, values)
         instance = run.ended(number)
         judge(run, name, instance, there)
+    run.nothing_left("after these", before)
+
+
+def launch_table(run: Run) -> None:
+    """At the end: the controller is busy with it for minutes."""
+    run.record.part("9. The table as one scenario, launched over REST and stopped")
+    there = has_netem(run)
+    before = run.networks()
     values = {argument: run.values()[argument] for argument in run.arguments_of(TABLE)} | {"size": "1M"}
     newest = run.newest()
     try:
