@@ -132,6 +132,14 @@ def test_names_everything_that_is_missing(fake: FakeController) -> None:
     assert not fake.scenarios
 
 
+def test_asks_for_no_more_of_the_project_than_its_entities(fake: FakeController) -> None:
+    """The whole project has every scenario in it: a real controller that was busy took 58 s, and then again."""
+    engine_of(fake).prepare(quiet)
+    asked = [path.rstrip("?") for method, path, _ in fake.asked if method == "GET"]
+    assert "/project/satvpn/entity/" in asked
+    assert "/project/satvpn/" not in asked
+
+
 def test_asks_the_agents_not_the_database(fake: FakeController) -> None:
     fake.absent = ["vpn"]
     with pytest.raises(SetupError) as caught:
@@ -154,8 +162,8 @@ def test_an_agent_that_does_not_answer_is_named(fake: FakeController) -> None:
     [
         ("POST", "login/", 401, "does not know the login admin"),
         ("POST", "login/", 460, "vault_password"),
-        ("GET", "project/satvpn/", 404, "has no project satvpn"),
-        ("GET", "project/satvpn/", 403, "does not let admin do GET"),
+        ("GET", "project/satvpn/entity/", 404, "has no project satvpn"),
+        ("GET", "project/satvpn/entity/", 403, "does not let admin do GET"),
         ("GET", "version/", 500, "HTTP 500"),
         ("POST", "scenario/", 400, "HTTP 400"),
         ("GET", "version/", 302, "HTTP 302"),
