@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine import BYTES, NAME, TABLE, TABLE_TEXT, write_scenario
-from launching import NETEM, has_netem, said
+from launching import NETEM, has_netem, said, values_of
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from record import Record
 from stack import AUDITORIUM_URL, LOGIN, PASSWORD
@@ -150,8 +150,7 @@ def click_all(run: Run) -> None:
             pictures=True,
         )
         for name in ("geo",):
-            values = {argument: run.values()[argument] for argument in run.arguments_of(name)}
-            launch_by_clicks(run, hand, name, values, pictures=False, netem=there)
+            launch_by_clicks(run, hand, name, values_of(run, name), pictures=False, netem=there)
         run.record.check("the web UI has no error of its own on these pages", not errors, "; ".join(errors)[:300])
         run.record.say(f"{hand.clicks} clicks")
         page.close()
@@ -202,6 +201,7 @@ def launch_by_clicks(
         run.record.check(
             f"{scenario}, launched by clicks: {instance['status']}, and the reason names netem", NETEM in reason.lower()
         )
+        run.record.show(reason)
 
 
 def picture_of_table(run: Run, browser: Browser) -> None:
@@ -212,8 +212,8 @@ def picture_of_table(run: Run, browser: Browser) -> None:
         return
     text = file.read_text()
     typed = f"$ openbach-run {NAME}.json {' '.join(TABLE)} size={BYTES} --engine controller"
-    page = browser.new_page(viewport={"width": 1000, "height": 320})
-    style = "background:#1e1e1e;color:#e6e6e6;font:15px monospace;padding:1rem;margin:0"
+    page = browser.new_page(viewport={"width": 1100, "height": 320})
+    style = "background:#1e1e1e;color:#e6e6e6;font:15px monospace;padding:1rem;margin:0;white-space:pre-wrap"
     page.set_content(
         f"<body style='margin:0'><pre style='{style}'>{html.escape(typed)}\n\n{html.escape(text)}</pre></body>"
     )

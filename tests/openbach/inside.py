@@ -18,7 +18,7 @@ from steps import Run
 from openbach_run.errors import SetupError
 
 PARTS = ("importing.import_all", "launching.launch_all", "engine.cells", "engine.stops", "engine.ask_all",
-         "engine.checks_before_a_start", "clicks.click_all", "serving.serve_all")  # fmt: skip
+         "engine.checks_before_a_start", "clicks.click_all", "serving.serve_all", "launching.launch_table")  # fmt: skip
 
 
 def parse() -> argparse.Namespace:

@@ -16,6 +16,8 @@ TABLE = "geo_loss_table"
 CHILDREN = 1
 """How many of the table's combinations are waited for: each fails for the same reason where there is no netem."""
 NETEM = "netem"
+INSTEAD = {"cc": "bbr", "size": "1M"}
+"""Of the README's values."""
 
 
 def has_netem(run: Run) -> bool:
@@ -27,6 +29,12 @@ def has_netem(run: Run) -> bool:
     except Exception:
         return False
     return True
+
+
+def values_of(run: Run, scenario: str) -> dict[str, str]:
+    """The README's value for each argument, with a congestion control that Linux lets a namespace set."""
+    values = {argument: run.values()[argument] for argument in run.arguments_of(scenario)}
+    return values | {name: value for name, value in INSTEAD.items() if name in values}
 
 
 def said(run: Run, instance: dict[str, Any]) -> str:
@@ -43,12 +51,18 @@ def launch_all(run: Run) -> None:
     )
     before = run.networks()
     for name in SCENARIOS:
-        values = {argument: run.values()[argument] for argument in run.arguments_of(name)}
-        values |= {"size": "1M"} if "size" in values else {}
-        number = run.start(name, values)
+        number = run.start(name, values_of(run, name))
         instance = run.ended(number)
         judge(run, name, instance, there)
-    values = {argument: run.values()[argument] for argument in run.arguments_of(TABLE)} | {"size": "1M"}
+    run.nothing_left("after these", before)
+
+
+def launch_table(run: Run) -> None:
+    """At the end: the controller is busy with it for minutes."""
+    run.record.part("9. The table as one scenario, launched over REST and stopped")
+    there = has_netem(run)
+    before = run.networks()
+    values = values_of(run, TABLE)
     newest = run.newest()
     try:
         number = run.start(TABLE, values)

@@ -79,12 +79,11 @@ class FakeController:
                 return (200, {"username": "admin"}) if right else (401, {"msg": "Wrong Credentials"})
             case "GET", ["version"]:
                 return 200, {"openbach_version": self.version}
-            case "GET", ["project", "satvpn"]:
-                entities = [
+            case "GET", ["project", "satvpn", "entity"]:
+                return 200, [
                     {"name": name, "agent": address and {"address": address}} for name, address in self.entities.items()
                 ]
-                return 200, {"name": "satvpn", "entity": entities, "scenario": []}
-            case "GET", ["project", name]:
+            case "GET", ["project", name, "entity"]:
                 return 404, {"error": "The requested Project is not in the database", "project_name": name}
             case "GET", ["job"] if query:
                 return 200, self.jobs_on(parse_qs(query, keep_blank_values=True))

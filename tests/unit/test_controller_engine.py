@@ -132,6 +132,14 @@ def test_names_everything_that_is_missing(fake: FakeController) -> None:
     assert not fake.scenarios
 
 
+def test_asks_for_no_more_of_the_project_than_its_entities(fake: FakeController) -> None:
+    """The whole project has every scenario in it: a real controller that was busy took 58 s, and then again."""
+    engine_of(fake).prepare(quiet)
+    asked = [path.rstrip("?") for method, path, _ in fake.asked if method == "GET"]
+    assert "/project/satvpn/entity/" in asked
+    assert "/project/satvpn/" not in asked
+
+
 def test_asks_the_agents_not_the_database(fake: FakeController) -> None:
     fake.absent = ["vpn"]
     with pytest.raises(SetupError) as caught:
@@ -154,8 +162,8 @@ def test_an_agent_that_does_not_answer_is_named(fake: FakeController) -> None:
     [
         ("POST", "login/", 401, "does not know the login admin"),
         ("POST", "login/", 460, "vault_password"),
-        ("GET", "project/satvpn/", 404, "has no project satvpn"),
-        ("GET", "project/satvpn/", 403, "does not let admin do GET"),
+        ("GET", "project/satvpn/entity/", 404, "has no project satvpn"),
+        ("GET", "project/satvpn/entity/", 403, "does not let admin do GET"),
         ("GET", "version/", 500, "HTTP 500"),
         ("POST", "scenario/", 400, "HTTP 400"),
         ("GET", "version/", 302, "HTTP 302"),
@@ -534,8 +542,11 @@ def test_a_job_that_a_stop_has_missed(fake: FakeController, tmp_path: Path, stub
         assert fake.left == []
 
 
-def test_jobs_that_are_started_after_the_stop(fake: FakeController, tmp_path: Path) -> None:
+def test_jobs_that_are_started_after_the_stop(
+    fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As 2.7.0 does: the instance has its stop date, and its director goes on starting functions for some seconds."""
+    monkeypatch.setattr(engine_module, "SETTLED_S", 1.0)
     engine = engine_of(fake)
     engine.prepare(quiet)
     fake.functions = []
@@ -547,7 +558,7 @@ def test_jobs_that_are_started_after_the_stop(fake: FakeController, tmp_path: Pa
         return 204, None
 
     def shown() -> tuple[int, Any] | None:
-        if stopped_at and fake.polls == stopped_at[0] + 2:
+        if stopped_at and not fake.functions and fake.polls >= stopped_at[0] + 2:
             fake.left, fake.functions = [LEFT], [{"id": 0, "label": "server", "status": "Finished", "job": LEFT}]
         return 200, fake.instance(7)
 

@@ -125,15 +125,16 @@ class ControllerEngine:
             raise SetupError("\n  ".join([head, *missing]))
 
     def _agents(self) -> dict[str, str | None]:
-        """The address of each entity's agent."""
+        """The address of each entity's agent. The project itself would come with all of its scenarios, which takes a small
+        controller a minute."""
         try:
-            project = self._controller.get("project/", self._project)
+            entities = self._controller.get("project/", self._project, "entity/")
         except Refused as refusal:
             if refusal.status != 404:
                 raise
             text = f"{self._controller.access.url} has no project {self._project}: --project names another one; "
             raise SetupError(text + "`openbach-run package` makes one to import") from None
-        return {entity["name"]: (entity["agent"] or {}).get("address") for entity in project["entity"]}
+        return {entity["name"]: (entity["agent"] or {}).get("address") for entity in entities}
 
     def _missing(
         self,
