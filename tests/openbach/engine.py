@@ -217,7 +217,8 @@ def stops(run: Run) -> None:
     )
     run.record.show(text[-1500:])
     run.nothing_left("after that", before)
-    number = killed_while_transferring(run, *lasting, *options(place / "again"))
+    longer = (scenario, *LASTING[:-1], "duration_s=600")  # so that it still runs when the next command looks
+    number = killed_while_transferring(run, *longer, *options(place / "again"))
     code, text = ran(run, scenario, "vpn=none", "cc=bbr", f"size={BYTES}", *options(place / "other"))
     run.record.check(
         "kill -9, then another command: it starts nothing, and says how to end what runs",

@@ -180,7 +180,9 @@ def by_clicks(run: Run) -> None:
     with chromium() as browser:
         page = browser.new_page(viewport=SIZE)  # type: ignore[arg-type]
         hand = Hand(page, SERVE_URL, run.record, "serve")
-        run.record.say("to log in, serve has a page of its own, in place of the web UI's dialog")
+        run.record.say(
+            "serve has a login page of its own, in place of the web UI's dialog, and its project is under Public Projects"
+        )
         page.goto(f"{SERVE_URL}app/")
         page.get_by_label("Password").fill(SERVE_PASSWORD)
         hand.click("button", "Log in")

@@ -37,6 +37,16 @@ def runs(campaign: Campaign, **identity: str) -> list[RunSpec]:
     return campaign.runs(PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Additions(), lambda uses: identity)
 
 
+def test_a_cell_of_arguments_only_uses_what_the_constants_name() -> None:
+    """As `serve` has it, of a launch over REST: geo's satellite is a constant, and has to come along into the guest."""
+    campaign = planned("vpn=none", "cc=cubic", "loss=0")
+    values = {name: given for name, given in campaign.values.items() if name in campaign.scenario.arguments}
+    only = Campaign(campaign.path, campaign.scenario, campaign.sub_scenarios, values, (1,))
+    assert "orbit" not in only.cells[0]
+    assert only.uses(PACKAGES, Additions())[0]["satellites"] == ["geo"]
+    assert only.uses(PACKAGES, Additions()) == campaign.uses(PACKAGES, Additions())
+
+
 def test_the_whole_table_is_the_default() -> None:
     campaign = planned()
     assert len(campaign.cells) == 4 * 3 * 3

@@ -200,11 +200,12 @@ class Campaign:
         names = sorted({name for use in places for name in names_in(use.template)})
         started = {"jobs": self.jobs()}
         found: dict[tuple[str | None, ...], dict[str, list[str]]] = {}
-        for cell in self.cells:
+        cells = [{**self.constants, **cell} for cell in self.cells]  # a launch over REST gives arguments only
+        for cell in cells:
             if (key := tuple(map(cell.get, names))) not in found:
                 found[key] = joined([started, folders_used(places, cell, additions)])
         check_entries(joined(found.values()), additions)
-        return [found[tuple(map(cell.get, names))] for cell in self.cells]
+        return [found[tuple(map(cell.get, names))] for cell in cells]
 
     def runs(
         self,
