@@ -20,6 +20,7 @@ def damaged(error: ImportError | SyntaxError) -> bool:
     """Return whether a package of the launcher's environment cannot be imported, rather than a
     module of ours."""
     where = error.filename if isinstance(error, SyntaxError) else error.path or error.name or ""
+    # Modules of jobs are imported by their bare names (satellite/__init__.py).
     of_a_job = any(LAUNCHER.parent.glob(f"jobs/*/files/{error.name}.py")) if isinstance(error, ImportError) else False
     ours = of_a_job or str(where).startswith((str(LAUNCHER.parent), "openbach_run"))
     return not ours and (Path(sys.prefix) / "complete").exists() and MADE_AGAIN not in os.environ

@@ -192,6 +192,7 @@ def _several(value: Value | Sequence[Value]) -> Sequence[Value]:
 
 
 def _seeds(seeds: int | Sequence[int]) -> str:
+    # As on the command line: `5` is how many; a list has a comma at its end, as `7,`.
     return str(seeds) if isinstance(seeds, int) else ",".join(map(str, seeds)) + ","
 
 

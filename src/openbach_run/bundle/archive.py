@@ -211,6 +211,7 @@ def _is_same(record: Record, options: Sequence[str]) -> bool:
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
         _command(*record.repetition, *options, "--results", name)
         again = next((one for one in Store(Path(name)).all() if one.seed == record.seed), None)
+    # Paths of additions are not taken from a record: they may be another machine's.
     lacking = [one for one in record.options if one not in options]
     hint = (
         f" (without {', '.join(lacking)}, which is not taken from a record: give it to this command)" if lacking else ""

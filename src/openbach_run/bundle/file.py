@@ -91,6 +91,7 @@ def _compress(content: Content, output: IO[bytes], level: int, progress: Progres
     digest = hashlib.sha256()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output) as zstd:
         assert zstd.stdin is not None
+        # The hash is that of the tar: the level of compression does not change the identity.
         sink = cast(IO[bytes], _Both(digest.update, zstd.stdin.write))
         with tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT, bufsize=CHUNK_BYTES) as tar:
             for number, (name, member) in enumerate(_with_directories(content)):

@@ -62,6 +62,7 @@ def copy_sources(directory: Path, files: Mapping[str, str], kernel: Path, progre
         if there.exists() and sha256_of(there) == sha256:
             continue
         there.parent.mkdir(parents=True, exist_ok=True)
+        # Under another name until its hash is checked.
         part = there.with_name(f"{there.name}.part")
         try:
             with urlopen(f"{base}/{path}", timeout=LIMIT_S) as answer, part.open("wb") as file:

@@ -66,6 +66,7 @@ def main(argv: list[str]) -> int:
     if output.suffix not in (".pcapng", ".pcap"):
         raise InputError(f"-o {output}: should end in .pcapng or .pcap")
     inventory = run_json.inventory(run_dir)
+    # The format of .pcap has no place for keys.
     keys = b"" if output.suffix == ".pcap" else _keys(run_dir)
     count = _write(run_dir / CAPTURE, inventory, keys, arguments.at, output)
     print(f"{output}: {count} packets{', with the keys of WireGuard' if keys else ''}")

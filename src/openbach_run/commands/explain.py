@@ -188,6 +188,7 @@ def main(argv: list[str]) -> int:
 
     before = _several_of(arguments.output / TRIED, assumptions)
     found = search(assumptions, lambda choice: platform.judged(choice, searching), may_try, before)
+    # Interrupted before the first choice was judged: there is nothing to write.
     if not found.tried:
         raise KeyboardInterrupt
     found = replace(found, again=_again(found, platform, judging, left_s))
@@ -450,6 +451,7 @@ def on_orbit(scenarios: Sequence[Mapping[str, Any]], orbit: str) -> list[dict[st
     made = []
     for entry in scenarios:
         values = entry["values"]
+        # Without a value the scenario's own orbit counts, which a cell shows.
         orbits = values.get("orbit") or [cells_of(scenarios_under([entry], {}, {}), (0,))[0].get("orbit")]
         if orbit in orbits:
             made.append({**entry, "values": {**values, "orbit": [orbit]} if "orbit" in values else values})
@@ -477,6 +479,7 @@ def run_campaign(
     file.write_text(yaml.safe_dump({"seeds": list(parse_seeds(seeds)), "scenarios": list(scenarios)}, sort_keys=False))
     options = ["--seeds", seeds, "--results", str(folder), "--with", str(ALTERNATIVES), *(["--quiet"] if quiet else [])]
     options += [] if workers is None else ["--workers", str(workers)]
+    # run prints the table; here it belongs to the campaign's folder.
     table = io.StringIO()
     with redirect_stdout(table):
         run(parser_of_runs().parse_args([str(file), *options]))
@@ -516,6 +519,7 @@ def _forecast(
         lines.append((words(choice), list(own.values())))
         every |= own
     lines.append((f"alone, {_in_words(searching)}", list(every.values())))
+    # What the search finds is not known yet: lines with `at most` count all runs of a choice.
     lines.append(("each choice of several, at most", platform.cells({}, searching)))
     lines.append((f"all as ours, {_in_words(judging)}", platform.to_do([{}], judging)))
     lines.append((f"the joint set, {_in_words(judging)}, at most", platform.cells({}, judging)))

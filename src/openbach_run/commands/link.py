@@ -232,6 +232,7 @@ def write(
 ) -> None:
     """Write a link file and check it. It is written whole or not at all. Raises InputError."""
     output: Path = arguments.output
+    # Under another name until it is checked.
     new = output.with_name(f".{output.name}.new")
     try:
         with Reporter(arguments.quiet) as reporter:

@@ -85,6 +85,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     for fault in faults(packages):
         print(f"openbach-run: warning: {fault}", file=sys.stderr)
     in_real_time = bool(_chosen(arguments))
+    # Runs on a platform, and runs in real time, go one at a time.
     cpus = (
         [0]
         if controller is not None
@@ -110,6 +111,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         # A finished run without the capture that is now wanted must be run again.
         kept = [CAPTURE] * arguments.pcap + [KEYS] * arguments.keys
         rerun = arguments.rerun or _lack(kept, store, planned)
+        # With a scheduler the numbers of CPUs only say how many runs wait there at the same time.
         executor = Executor(
             store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time=in_real_time
         )
@@ -126,6 +128,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     lacking = [text for text in texts if text]
     for text in lacking:
         print(f"openbach-run: {text}", file=sys.stderr)
+    # A run without the measure that its table shows counts as a failure, too.
     return int(bool(executor.failed or lacking))
 
 
@@ -321,6 +324,7 @@ def _inventory(
     inventory = load_inventory(file)
     if arguments.engine == "virtual":
         check_size(inventory, file)
+    # Every entity that a scenario names must be in the inventory.
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()) if controller is None else ():
         for finding in unknown_entities(scenario, inventory):
             raise InputError(f"{campaign.path}: {scenario.name}: {finding} ({file})")

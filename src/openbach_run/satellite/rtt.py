@@ -263,6 +263,7 @@ class _Run:
 
     def add(self, sequence: int, replied_s: float | None, rtt_ms: float) -> None:
         """Add an answer."""
+        # A number far below the newest: the 16 bits began again at 0.
         if sequence < self.newest - SEQUENCE_NUMBERS // 2:
             self.wrapped += SEQUENCE_NUMBERS
         self.newest = sequence

@@ -181,6 +181,7 @@ class _Reader:
             if name.startswith("satvpn_") and name not in HOST_KEYS + GLOBAL_KEYS:
                 known = f"{_near(name, HOST_KEYS)}there are {_listed(HOST_KEYS)}"
                 raise self.error(f"{key}.{name}", f"no such variable; {known}")
+            # Other variables are Ansible's; one that is much like ours is likely misspelled.
             if name not in HOST_KEYS + GLOBAL_KEYS and (meant := _near(name, HOST_KEYS + GLOBAL_KEYS, 0.8)):
                 raise self.error(f"{key}.{name}", f"is not read; {meant}".rstrip())
 
