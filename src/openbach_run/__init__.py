@@ -3,7 +3,8 @@
 
 
 def __getattr__(name: str) -> object:
-    """`openbach_run.run`, `.load` and the rest of api.py: only who uses them imports pandas."""
+    """Return `openbach_run.run`, `.load` and the rest of api.py, so that only who uses them imports
+    pandas."""
     from importlib import import_module
 
     if name not in ("InputError", "Results", "SetupError", "load", "run"):

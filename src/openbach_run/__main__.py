@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m openbach_run`, and the way out when the Python environment that the launcher made is damaged."""
+"""`python -m openbach_run`. It also makes the launcher's Python environment again if that is
+damaged."""
 
 import atexit
 import gc
@@ -12,12 +13,14 @@ from openbach_run.errors import SetupError
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "openbach-run"
 MADE_AGAIN = "OPENBACH_RUN_MADE_AGAIN"
-"""Set when the environment was just made again: then it is not that."""
+"""Set when the environment was just made again: a second failure has another cause."""
 
 
 def damaged(error: ImportError | SyntaxError) -> bool:
-    """Whether a package of the launcher's environment cannot be imported, rather than a module of ours."""
+    """Return whether a package of the launcher's environment cannot be imported, rather than a
+    module of ours."""
     where = error.filename if isinstance(error, SyntaxError) else error.path or error.name or ""
+    # Modules of jobs are imported by their bare names (satellite/__init__.py).
     of_a_job = any(LAUNCHER.parent.glob(f"jobs/*/files/{error.name}.py")) if isinstance(error, ImportError) else False
     ours = of_a_job or str(where).startswith((str(LAUNCHER.parent), "openbach_run"))
     return not ours and (Path(sys.prefix) / "complete").exists() and MADE_AGAIN not in os.environ
@@ -25,9 +28,11 @@ def damaged(error: ImportError | SyntaxError) -> bool:
 
 def main() -> int:
     gc.set_threshold(100_000)  # of 700: what is imported and planned is there to stay
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's threads would spin on the guests' CPUs
+    # numpy's threads would spin on the guests' CPUs.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        from openbach_run.commands.main import main as command  # an installed package unpacks its files: see paths.py
+        # Within try: an installed package unpacks its files when it is imported (paths.py).
+        from openbach_run.commands.main import main as command
 
         return command()
     except KeyboardInterrupt:  # while it was still imported
@@ -46,7 +51,8 @@ def main() -> int:
 
 
 def leave(code: int) -> None:
-    """Ends the process. Python itself would first take apart all that was imported, which takes 20 ms of CPU."""
+    """End the process. Python itself would first take apart all that was imported, which takes 20
+    ms of CPU."""
     if all(one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         atexit._run_exitfuncs()
         try:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a user may add, one folder or file each: this checkout, and any directory of the same shape, has
+"""The folders and files that a user may add, one for each thing.
+
+This checkout, and any directory of the same shape, has
 
     vpn-configs/NAME/vpn.json …              a VPN
     congestion-controls/NAME/profile.json …  a congestion control
@@ -11,7 +13,8 @@
     scenarios/NAME.json or .yml              what is run
     campaigns/NAME.yml                       several scenarios with values
 
-An argument of a job whose values are names of such folders says so in the job's YAML: `limits: {folder: vpn-configs}`.
+The values of a job's argument may be names of such folders. The job's YAML then has
+`limits: {folder: vpn-configs}`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +33,8 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.playbook import installation_of
 
 DESCRIBED = {"vpn-configs": "vpn.json", "congestion-controls": "profile.json"}
-"""Kinds whose entries are folders that the guest gets whole, and the file of a folder that describes it."""
+"""Kinds whose entries are folders that the guest gets whole, and the file of a folder that
+describes it."""
 PATTERNS = {
     **{kind: (f"*/{file}",) for kind, file in DESCRIBED.items()},
     "jobs": ("*/files/*.yml",),
@@ -45,18 +50,20 @@ UNTESTED = "not tested here"
 PACKAGES = "packages.txt"
 DEBIAN_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 Uses = Mapping[str, Sequence[str]]
-"""What a run uses: kind → names, sorted."""
+"""The things that a run uses: kind → names, sorted."""
 
 
 @dataclass(frozen=True)
 class Additions:
-    """Directories of that shape: of a name that several have, the first one's entry counts."""
+    """Directories of this shape. Where several have an entry of the same name, the first one's
+    counts."""
 
     roots: tuple[Path, ...] = (REPOSITORY,)
 
     @staticmethod
     def beside_ours(directories: Iterable[Path]) -> Additions:
-        """The user's directories, before the checkout's. Raises InputError for one that has nothing to add."""
+        """Return the user's directories, before the checkout's. Raises InputError for one that has
+        nothing to add."""
         roots = tuple(directory.resolve() for directory in directories)
         for root in roots:
             if not any((root / kind).is_dir() for kind in KINDS):
@@ -67,37 +74,49 @@ class Additions:
         return Additions((*roots, REPOSITORY))
 
     def all(self, kind: str) -> dict[str, Path]:
-        """Name → folder (or file), of all roots."""
+        """Return name → folder (or file) of all entries of a kind."""
         return self._found[kind]
 
     def find(self, kind: str, name: str) -> Path | None:
+        """Return the folder (or file) of an entry; None if there is none."""
         return self._found[kind].get(name)
 
     def untested(self) -> set[str]:
-        """The names of folders that say of themselves that they are not tested here."""
-        entries = [entry for kind in DESCRIBED for entry in self.all(kind).items()]
-        return {name for name, folder in entries if _tested(folder) == UNTESTED}
+        """Return the names of the folders whose description says that they are not tested here."""
+        found: set[str] = set()
+        for kind in DESCRIBED:
+            found |= {name for name, folder in self.all(kind).items() if _tested(folder) == UNTESTED}
+        return found
 
     @property
     def jobs(self) -> list[Path]:
-        """The folders of jobs."""
+        """Return the folders that hold jobs."""
         return [root / "jobs" for root in self.roots if (root / "jobs").is_dir()]
 
     def shared(self, kind: str) -> dict[str, Path]:
-        """Files beside the folders of a kind that these have in common, by their names."""
+        """Return the files that the folders of a kind share, by name; they lie beside these
+        folders."""
         if kind not in DESCRIBED:
             return {}
-        files = [file for root in reversed(self.roots) for file in (root / kind).glob("*") if file.is_file()]
-        return {file.name: file for file in files if file.suffix != ".md"}
+        found: dict[str, Path] = {}
+        # In reverse: a file of the first root replaces one of the same name.
+        for root in reversed(self.roots):
+            files = [file for file in (root / kind).glob("*") if file.is_file()]
+            found |= {file.name: file for file in files if file.suffix != ".md"}
+        return found
 
     def with_base(self, kind: str, name: str) -> tuple[str, ...]:
-        """The names of what is needed for an entry: itself, and the folder that its `base` names. Raises InputError."""
+        """Return the names of the entries that an entry needs: itself, and the folder that its
+        `base` names. Raises InputError."""
         base = description(self.all(kind)[name]).get("base")
         return (name,) if base is None else (name, str(base))
 
     def parts(self, uses: Uses, jobs: Mapping[str, Path]) -> dict[str, Path]:
-        """What the guest gets of the jobs (whose files are in the folders given) and entries that are used, by its place
-        there."""
+        """Return the files and folders that the guest gets for what is used, by their place in the
+        guest.
+
+        `jobs` has the folder of each job's files.
+        """
         parts = {f"jobs/{name}": jobs[name] for name in uses.get("jobs", ())}
         for kind, names in uses.items():
             if kind != "jobs" and names:
@@ -109,17 +128,21 @@ class Additions:
     def _found(self) -> dict[str, dict[str, Path]]:
         found: dict[str, dict[str, Path]] = {kind: {} for kind in KINDS}
         for kind, patterns in PATTERNS.items():
+            # The entry is the folder that the pattern's star stands for, or else the file itself.
             depth = patterns[0].count("/")
             for root in self.roots:
-                for file in sorted(file for pattern in patterns for file in (root / kind).glob(pattern)):
+                files = chain(*((root / kind).glob(pattern) for pattern in patterns))
+                for file in sorted(files):
                     entry = file.parents[depth - 1] if depth else file
+                    # A job's folder may have other YAML files; that of the job has its name.
                     if kind != "jobs" or file.stem == entry.name:
                         found[kind].setdefault(entry.stem if entry.is_file() else entry.name, entry)
         return found
 
 
 def _tested(folder: Path) -> Any:
-    """What a folder says of its tests; None if it is malformed, which matters to those only who use it."""
+    """Return what a folder says of its tests; None if it is malformed, which only matters to those
+    who use it."""
     try:
         return description(folder).get("tested")
     except InputError:
@@ -127,8 +150,10 @@ def _tested(folder: Path) -> Any:
 
 
 def description(folder: Path) -> dict[str, Any]:
-    """The content of the file that describes a folder; nothing for one of another kind. Raises InputError."""
-    file = next((file for name in DESCRIBED.values() if (file := folder / name).exists()), None)
+    """Return the content of the file that describes a folder; empty for a folder without such a
+    file. Raises InputError."""
+    files = [folder / name for name in DESCRIBED.values()]
+    file = next((one for one in files if one.exists()), None)
     if file is None:
         return {}
     described = read_json(file)
@@ -138,13 +163,16 @@ def description(folder: Path) -> dict[str, Any]:
 
 
 def packages_of(folder: Path) -> list[str]:
-    """The Debian packages that a folder names: those of its description's key `packages`; a job's `files`, those of the
-    packages.txt beside it, one a line, or else those that its playbook installs. Raises InputError."""
+    """Return the Debian packages that a folder names. Raises InputError.
+
+    They are in the key `packages` of its description. For the `files` of a job they are in the
+    packages.txt beside that folder, one in a line, or else those that its playbook installs.
+    """
     return list(wanted_by(folder))
 
 
 def wanted_by(folder: Path) -> dict[str, str]:
-    """The same packages, each with what wants it, in words. Raises InputError."""
+    """Return the same packages, each with what wants it, in words. Raises InputError."""
     if folder.name == "files" and (file := folder.parent / PACKAGES).exists():
         lines = [line.partition("#")[0].strip() for line in read_text(file).splitlines()]
         places = [(f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line]
@@ -159,24 +187,27 @@ def wanted_by(folder: Path) -> dict[str, str]:
 
 
 def check_package(at: str, name: Any) -> str:
-    """The name of a Debian package, which is given to apt. Raises InputError for something else."""
+    """Return the name of a Debian package, which is later given to apt. Raises InputError for any
+    other text."""
     if not isinstance(name, str) or not DEBIAN_NAME.fullmatch(name):
         raise InputError(f"{at}: {name!r} is no name of a Debian package, like iperf3")
     return name
 
 
 def is_used(place: str, uses: Uses) -> bool:
-    """Whether a run that uses these has what is at that place in the guest (see `Additions.parts`)."""
+    """Return whether a run that uses these has the file at a place in the guest (see
+    `Additions.parts`)."""
     kind, _, entry = place.partition("/")
     if kind not in KINDS or not entry:
         return True
     names, entry = uses.get(kind, ()), entry.partition("/")[0]
+    # A shared file (lib.sh) is used by every entry of its kind; its suffix tells it from a folder.
     is_shared = kind in DESCRIBED and Path(entry).suffix != ""
     return bool(names) if is_shared else Path(entry).stem in names
 
 
 def joined(several: Iterable[Uses]) -> dict[str, list[str]]:
-    """What at least one of several runs uses."""
+    """Return what at least one of several runs uses, sorted."""
     names: dict[str, set[str]] = {}
     for uses in several:
         for kind, listed in uses.items():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""openbach-run from Python: `import openbach_run`, then `run` and `load` (docs/python.md).
+"""The Python interface of openbach-run: `import openbach_run`, then `run` and `load`
+(docs/python.md).
 
 The command line and this module call the same function with the same options.
 """
@@ -31,7 +32,7 @@ Engine = Literal["virtual", "native"]
 ENGINES = get_args(Engine)
 PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp"}
 FLAGS = "FSRPAUEC"
-"""Of TCP, from the lowest bit on."""
+"""The letters of TCP's flags, from the lowest bit on."""
 
 
 def run(
@@ -53,10 +54,15 @@ def run(
     scheduler: str | None = None,
     **values: Value | Sequence[Value],
 ) -> Results:
-    """Runs a scenario or campaign (a name or a file) for every combination of the values given to its arguments, and returns
-    all results; what has finished before is not repeated. Options are those of the command (`openbach-run --help`).
-    A run that failed is in the results, with its status. Raises InputError, SetupError, OSError."""
+    """Run a scenario or campaign (a name or a file) for every combination of the values; return all
+    results.
+
+    Runs that finished before are not repeated. The options are those of the command (`openbach-run
+    --help`). A run that failed is in the results, with its status. Raises InputError, SetupError,
+    OSError.
+    """
     settings = [f"{name}={','.join(map(str, _several(value)))}" for name, value in values.items()]
+    # The defaults are those of the command; what is given here replaces them.
     arguments = parser().parse_intermixed_args([str(scenario), *settings])
     arguments.seeds = None if seeds is None else _seeds(seeds)
     arguments.results = None if results is None else Path(results)
@@ -74,7 +80,7 @@ def run(
 
 
 def load(directory: str | Path) -> Results:
-    """The results of an earlier command, whatever has run of it. Raises InputError."""
+    """Return the results of an earlier command, also of one that did not end. Raises InputError."""
     results = Results(Path(directory))
     if not results.file.is_file():
         raise InputError(f"{directory}: no results: there is no {results.file.name}")
@@ -83,7 +89,7 @@ def load(directory: str | Path) -> Results:
 
 @dataclass(frozen=True)
 class Results:
-    """What is in a results directory."""
+    """The content of a results directory."""
 
     directory: Path
 
@@ -93,8 +99,11 @@ class Results:
 
     @property
     def runs(self) -> pandas.DataFrame:
-        """One row a run, with the columns of results.csv: arguments that have only numbers as numbers, others as categories
-        in the order in which they were given. `attrs["units"]` has the units of the measures."""
+        """Return a row for each run, with the columns of results.csv.
+
+        Arguments that have only numbers are numbers; the others are categories, in the order in
+        which they were given. `attrs["units"]` has the units of the measures.
+        """
         table = pyarrow.parquet.read_table(self.file)
         frame = table.to_pandas()
         for name in frame.columns:
@@ -106,8 +115,8 @@ class Results:
         return frame
 
     def cells(self, measure: str = "transfer_time_s") -> pandas.DataFrame:
-        """One row a cell (a combination of values): median, low and high end of its 95 % interval, number of seeds. It has
-        columns of the arguments with several values."""
+        """Return a row for each cell (a combination of values): median, low and high end of its 95
+        % interval, and number of seeds. The arguments with several values are columns."""
         found = read_campaigns([self.directory])
         names = [name for name in found.cells[0].values if len(found.distinct(name)) > 1]
         rows = []
@@ -119,16 +128,23 @@ class Results:
         return frame.assign(**{name: _typed(frame[name]) for name in names})
 
     def series(self, statistic: str, runs: Iterable[str] | None = None) -> pandas.DataFrame:
-        """Every value of a statistic that a job sent, of all finished runs or those given by run_id: run_id, job, agent,
-        suffix, time (of the guest's clock), time_s (since the first statistic of the run), value."""
+        """Return every value of a statistic that a job sent, for all finished runs or those given
+        by run_id.
+
+        The columns are run_id, job, agent, suffix, time (of the guest's clock), time_s (since the
+        first statistic of the run) and value. Raises InputError if no run has sent it.
+        """
         columns = ["run_id", "job", "agent", "suffix", "time", "time_s", "value"]
-        rows = [
-            row for run_id in self._run_ids(runs) for row in _sent(run_id, self.directory / "runs" / run_id, statistic)
-        ]
+        rows: list[tuple[Any, ...]] = []
+        for run_id in self._run_ids(runs):
+            rows += _sent(run_id, self.directory / "runs" / run_id, statistic)
         frame = pandas.DataFrame(rows, columns=columns)
         if frame.empty:
-            there = sorted({name for one in self._run_ids(runs)[:1] for line in statistics(self.directory / "runs" / one)
-                            for name in line if not name.startswith("_")})  # fmt: skip
+            # The first run shows which statistics there are.
+            names: set[str] = set()
+            for run_id in self._run_ids(runs)[:1]:
+                names.update(*statistics(self.directory / "runs" / run_id))
+            there = sorted(name for name in names if not name.startswith("_"))
             raise InputError(f"{statistic}: no run has sent this statistic; there are {', '.join(there)}")
         categories = ("run_id", "job", "agent", "suffix")
         return frame.assign(
@@ -137,9 +153,14 @@ class Results:
         )
 
     def packets(self, run_id: str, interface: str = "") -> pandas.DataFrame:
-        """The IPv4 packets of a run with a capture (`pcap=True`), of all interfaces or those whose name begins so: time_s (of
-        the guest's clock, since the first of them), interface where it left, length in bytes from the IP header on, protocol,
-        source and destination; for TCP and UDP ports and payload in bytes; for TCP sequence numbers and flags."""
+        """Return the IPv4 packets of a run with a capture (`pcap=True`).
+
+        They are those of all interfaces, or of interfaces whose name begins with `interface`. The
+        columns are time_s (of the guest's clock, since the first packet), the interface where the
+        packet left, length in bytes from the IP header on, protocol, source and destination. TCP
+        and UDP also have ports and the payload in bytes; TCP has sequence numbers and flags. Raises
+        InputError without a capture.
+        """
         capture = self.directory / "runs" / run_id / "capture.pcapng"
         if not capture.is_file():
             raise InputError(f"{capture} is not there: run it with pcap=True")
@@ -159,6 +180,7 @@ class Results:
         )
 
     def _run_ids(self, runs: Iterable[str] | None) -> list[str]:
+        """Return the run_ids given, or those of all finished runs."""
         if runs is not None:
             return list(runs)
         frame = self.runs
@@ -170,11 +192,13 @@ def _several(value: Value | Sequence[Value]) -> Sequence[Value]:
 
 
 def _seeds(seeds: int | Sequence[int]) -> str:
+    # As on the command line: `5` is how many; a list has a comma at its end, as `7,`.
     return str(seeds) if isinstance(seeds, int) else ",".join(map(str, seeds)) + ","
 
 
 def _typed(column: pandas.Series[Any]) -> pandas.Series[Any]:
-    """Numbers where all that is given is a number, else a category, in the order of their first rows."""
+    """Return a column as numbers if all its values are numbers, else as categories in the order of
+    their first rows."""
     given = column.dropna()
     try:
         pandas.to_numeric(given)
@@ -184,6 +208,7 @@ def _typed(column: pandas.Series[Any]) -> pandas.Series[Any]:
 
 
 def _sent(run_id: str, run_dir: Path, statistic: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of `Results.series` for a run."""
     sent = statistics(run_dir)
     times = [line["_metadata"]["time"] for line in sent if "time" in line["_metadata"]]
     for line in sent:
@@ -196,9 +221,11 @@ def _sent(run_id: str, run_dir: Path, statistic: str) -> Iterator[tuple[Any, ...
 
 
 def _decoded(ip: bytes) -> tuple[Any, ...]:
+    """Return the columns of `Results.packets`, from `length` on, for an IPv4 packet."""
     header, (length,) = (ip[0] & 15) * 4, struct.unpack_from(">H", ip, 2)
     protocol = PROTOCOLS.get(ip[9], str(ip[9]))
     addresses = (".".join(map(str, ip[12:16])), ".".join(map(str, ip[16:20])))
+    # Only the first fragment of a packet has the header of TCP or UDP.
     is_first = struct.unpack_from(">H", ip, 6)[0] & 0x1FFF == 0
     if not is_first or len(ip) < header + 8 or protocol not in ("tcp", "udp"):
         return (length, protocol, *addresses, None, None, None, None, None, None)

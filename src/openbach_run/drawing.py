@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How figures look: width, colours, lines, markers; and the library that draws charts in a browser."""
+"""The look of figures: width, colours, lines, markers; and the library that draws charts in a
+browser."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from openbach_run.errors import SetupError
 HERE = Path(__file__).parent
 WIDTH_IN = 7.0
 COLOURS = ("#000000", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
-"""Told apart by the colour-blind as well (Okabe and Ito 2008)."""
+"""Colours that the colour-blind can tell apart as well (Okabe and Ito 2008)."""
 STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 SETTINGS: Any = {
@@ -29,25 +30,31 @@ CHART_FILES = {
     "uplot.iife.min.js": "2d27e8ad3d228164525ce213f9dc716f39b4e3aee0cc773fb3491c96cf4921a2",
     "uplot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 }
-"""And the SHA-256 of them there."""
+"""Files of uPlot in that package, and the SHA-256 of each."""
 CHART_NOTICE = "/* uPlot 1.6.31, Copyright (c) Leon Sorokin, MIT License */\n"
 
 
 def chart_script() -> str:
-    """uPlot (https://github.com/leeoniya/uPlot), which draws charts in a browser, and chart.js, which has it draw ours:
-    JavaScript for a page or to be put into one file with it; it defines `uPlot` and `Charts` and asks for nothing else. Raises
-    SetupError."""
+    """Return the JavaScript that draws charts in a browser.
+
+    It is uPlot (https://github.com/leeoniya/uPlot) and chart.js, which calls it. It fits into a
+    page, or into one file with the page. It defines `uPlot` and `Charts` and loads nothing else.
+    Raises SetupError.
+    """
     return CHART_NOTICE + _chart_file("uplot.iife.min.js") + "\n" + (HERE / "chart.js").read_text()
 
 
 def chart_style() -> str:
-    """The style sheet that belongs to it. Raises SetupError."""
+    """Return the style sheet of the charts. Raises SetupError."""
     return CHART_NOTICE + _chart_file("uplot.min.css") + "\n" + (HERE / "chart.css").read_text()
 
 
 @cache
 def _chart_file(name: str) -> str:
-    """Of the carrier, without importing it; the bytes that uPlot's authors have published, or none."""
+    """Return a file of uPlot from the carrier, without importing that.
+
+    Its bytes are those that uPlot's authors have published; else SetupError is raised.
+    """
     spec = find_spec(CARRIER)
     if spec is None or spec.origin is None:
         raise SetupError(f"the Python package {CARRIER} is missing, which brings the charts")

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 
 class InputError(Exception):
-    """Bad input: the text says what is wrong, where, and what would be right. The command exits with 2."""
+    """An error of the input: the text says what is wrong, where, and what would be right. The
+    command exits with 2."""
 
 
 class SetupError(Exception):
-    """The kernel, the guest tree or a package that a run needs could not be made. The command exits with 1."""
+    """A failure to make the kernel, the guest tree or a package that a run needs. The command exits
+    with 1."""

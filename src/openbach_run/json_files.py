@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text and JSON that people write: whatever is wrong is said with its file, line and column."""
+"""A reader of text and JSON that people write. Each error names the file, line and column."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
 
 MOST_NESTED = 100
-"""Levels of lists and objects in one another: code that walks them calls itself once or twice for each."""
+"""The most levels of nested lists and objects: code that walks them calls itself once or twice for
+each."""
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, with or without a byte order mark. Raises InputError."""
+    """Return the text of a file, with or without a byte order mark. Raises InputError."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -27,8 +29,8 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises InputError, also for a key that is there twice: only one of its values would
-    count."""
+    """Return the content of a JSON file. Raises InputError, also for a key that occurs twice: only
+    one of its values would count."""
     text = read_text(path)
     try:
         content = json.loads(text, object_pairs_hook=_once)
@@ -43,22 +45,26 @@ def read_json(path: Path) -> Any:
 
 
 def check_nesting(content: Any) -> None:
-    """Raises RecursionError for lists and objects that lie in one another more than MOST_NESTED levels deep."""
+    """Check the depth of lists and objects. Raises RecursionError if it is more than MOST_NESTED
+    levels."""
+    # Level by level, not by calls: a deep content would exceed Python's stack before it is refused.
     level = [content]
     for _ in range(MOST_NESTED + 1):
-        level = [inner for one in level for inner in _inner(one)]
+        level = [*chain(*map(_inner, level))]
         if not level:
             return
     raise RecursionError
 
 
 def _inner(content: Any) -> Iterable[Any]:
+    """Return the values in a list or object; none for any other value."""
     if isinstance(content, dict):
         return content.values()
     return content if isinstance(content, list) else ()
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object from its pairs. Raises ValueError for a key that occurs twice."""
     content: dict[str, Any] = {}
     for key, value in pairs:
         if key in content:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where this checkout's folders are, and the user's cache."""
+"""The paths of this checkout's folders, and of the user's cache."""
 
 import hashlib
 import os
@@ -9,7 +9,8 @@ from openbach_run.errors import SetupError
 
 
 def cache_directory() -> Path:
-    """`$XDG_CACHE_HOME/openbach-run`, by default `~/.cache/openbach-run`. Raises SetupError for a user without a home."""
+    """Return `$XDG_CACHE_HOME/openbach-run`, by default `~/.cache/openbach-run`. Raises SetupError
+    for a user without a home."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "openbach-run"
     except RuntimeError:
@@ -17,7 +18,11 @@ def cache_directory() -> Path:
 
 
 def _unpacked(archive: Path) -> Path:
-    """What an installed package has of a checkout (setup.py), unpacked into the cache once: there its links are links."""
+    """Unpack an installed package's part of a checkout (setup.py) into the cache, once; return the
+    folder.
+
+    There the links of the checkout are links. Raises SetupError.
+    """
     import tarfile
     import tempfile
 
@@ -27,6 +32,7 @@ def _unpacked(archive: Path) -> Path:
             place.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=place.parent) as made, tarfile.open(archive) as tar:
                 tar.extractall(Path(made) / "checkout", filter="tar")
+                # Renamed when it is whole: another process sees all of it or nothing.
                 (Path(made) / "checkout").rename(place)
         place.with_name(f"{place.name}.lock").touch()  # used now: the cache forgets what is not
     except OSError as error:
@@ -61,15 +67,15 @@ CONTENT = (
     ),
     *("reports/templates", "requirements.lock", "satellites", "scenarios", "src", "topologies", "vpn-configs"),
 )
-"""What the command uses of it: all but tests, benches and reports."""
+"""The parts of a checkout that the command uses: all but tests, benches and most reports."""
 LOCK = REPOSITORY / "requirements.lock"
 DEBIAN_LOCK = REPOSITORY / "debian.lock"
 INVENTORY = REPOSITORY / "inventory.yml"
-"""What a scenario runs on that names no other."""
+"""The inventory of a scenario that names no other."""
 SCENARIOS = REPOSITORY / "scenarios"
 SATELLITE_JOB = REPOSITORY / "jobs/satcom_link/files"
-"""The job brings what a link file is, and the constellation."""
+"""The folder of the job that defines link files and the constellation."""
 PROJECT = "satvpn"
-"""What our project is called on a controller."""
+"""The name of our project on a controller."""
 CONTROLLER_PORT = 8000
-"""Where an OpenBACH controller answers if its address does not say."""
+"""The port of an OpenBACH controller whose address does not name one."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Live progress on stderr: a bar on a terminal, a line that changes in a notebook, a line now and then elsewhere."""
+"""Live progress on stderr: a bar on a terminal, a line that changes in a notebook, a line now and
+then elsewhere."""
 
 from __future__ import annotations
 
@@ -12,26 +13,28 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
-if TYPE_CHECKING:  # its import takes as long as the rest of a short command: only a terminal needs it
+# rich: its import takes as long as the rest of a short command: only a terminal needs it.
+if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 Progress = Callable[[str, float], None]
-"""Told what is being made, and which part of it is done (0 to 1)."""
+"""Called with a text on what is being made, and the part of it that is done (0 to 1)."""
 LINE_EVERY_S, NOTEBOOK_EVERY_S = 5.0, 0.5
 Made = TypeVar("Made")
 
 
 UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal takes for an order, or shows in another place than it stands."""
+"""Characters that a terminal takes for an order, or shows in another place than theirs."""
 
 
 def shown(text: str) -> str:
-    """The text with escapes (`\\x1b`) in place of orders to a terminal: it may be a job's, or another's file."""
+    """Return the text with escapes (`\\x1b`) in place of orders to a terminal: it may come from a
+    job, or from another file."""
     return UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class _Shown:
-    """A stream that gets nothing but shown text."""
+    """A stream that passes on text only after `shown`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -46,8 +49,11 @@ class _Shown:
 
 @contextmanager
 def only_shown() -> Iterator[None]:
-    """Meanwhile no text gives orders to the terminal: all messages, and what is printed unless it goes to a file or a
-    program, which get it as it is."""
+    """Keep orders to the terminal out of all output within the context.
+
+    This holds for messages, and for what is printed to a terminal. A file or a program gets the
+    output unchanged.
+    """
     before = sys.stdout, sys.stderr
     sys.stderr = cast("TextIO", _Shown(sys.stderr))
     if sys.stdout.isatty():
@@ -59,8 +65,10 @@ def only_shown() -> Iterator[None]:
 
 
 class Together:
-    """One progress of several things that are made at the same time, each in a thread: what all of them say, and the part that
-    the slowest has done."""
+    """One progress for several things that are made at the same time, each in a thread.
+
+    It shows the texts of all, and the part that the slowest has done.
+    """
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -68,7 +76,7 @@ class Together:
         self._told: dict[object, tuple[str, float]] = {}
 
     def make(self, what: Callable[[Progress], Made]) -> Made:
-        """What `what` makes, which is given a progress to tell."""
+        """Call `what` with a progress of its own; return its result."""
         own = object()
 
         def tell(text: str, part: float) -> None:
@@ -85,8 +93,10 @@ class Together:
 
 
 def beside(progress: Progress, *tasks: Callable[[Progress], Made]) -> list[Made]:
-    """The results of tasks that run at the same time, each in a thread, with one progress of all.
-    Raises what the first of them raises, once all have ended."""
+    """Run tasks at the same time, each in a thread, with one progress; return their results.
+
+    Raises what the first of them raises, once all have ended.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     together = Together(progress)
@@ -96,7 +106,8 @@ def beside(progress: Progress, *tasks: Callable[[Progress], Made]) -> list[Made]
 
 
 class Reporter:
-    """Shows a text and which part is done (0 to 1). May be told from several threads."""
+    """A progress on stderr: a text and the part that is done (0 to 1). Several threads may call
+    it."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -123,6 +134,8 @@ class Reporter:
             print(file=sys.stderr, flush=True)
 
     def show(self, text: str, part: float) -> None:
+        """Show a text and the part that is done. A notebook gets it at most every NOTEBOOK_EVERY_S,
+        a file every LINE_EVERY_S."""
         if self._quiet:
             return
         with self._lock:
@@ -138,7 +151,7 @@ class Reporter:
                 self._last_line_s, self._last_line = time.monotonic(), line
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         if self._bar:
             self._bar.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
         else:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a file acts, without the words for people: an edit of a comment, a docstring, a description or a README makes no
-finished run stale."""
+"""A hash of what acts in a file, without the words for people.
+
+An edit of a comment, a docstring, a description or a README then does not make finished runs stale.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,10 @@ from typing import Any
 WORDS = frozenset(
     {"description", "source", "version", "licence", "runs_in", "ciphers", "keys", "multipath", "post_quantum", "tested"}
 )
-"""Keys of a folder's description (vpn.json, profile.json, a satellite's YAML) that only people read."""
+"""Keys of a folder's description (vpn.json, profile.json, a satellite's YAML) that only people
+read."""
 FOR_PEOPLE = (".md", ".help", ".8")
-"""Files that no program reads."""
+"""Suffixes of files that no program reads."""
 ARGUMENT = ("name", "type", "count", "flag", "repeatable")
 C_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
@@ -28,19 +31,23 @@ HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 @cache
 def way() -> str:
-    """Hash of this way to see what acts."""
+    """Return a hash of this module and of Python: a hash of acting content is kept for the same
+    ones only."""
     return hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
 
 
 def acting(file: Path) -> bytes:
-    """The file's content without words. What is not understood counts whole."""
+    """Return a file's content without words for people. A file that cannot be parsed counts
+    whole."""
     return _acting(file.name, file.read_bytes())
 
 
 @lru_cache(maxsize=1024)
 def _acting(name: str, content: bytes) -> bytes:
-    """Kept: the cells of a campaign have most files in common."""
-    from openbach_run import yaml_loaders  # its import takes longer than a command that has the hash of all this
+    """Return a content without words. It is cached: the cells of a campaign have most files in
+    common."""
+    # Late: its import takes longer than a command that finds the hash in the cache.
+    from openbach_run import yaml_loaders
 
     try:
         text = content.decode()
@@ -63,34 +70,45 @@ def _acting(name: str, content: bytes) -> bytes:
 
 
 def acting_job(job: dict[str, Any]) -> dict[str, Any]:
-    """Of a job (`Job.to_dict`): what its command line follows from."""
+    """Return the parts of a job (`Job.to_dict`) that its command line follows from."""
     keys = ("name", "command", "command_stop", *(["setup"] if "setup" in job else []))
     return {**{key: job[key] for key in keys}, "tree": _tree(job["tree"])}
 
 
 def acting_scenario(stored: dict[str, Any]) -> dict[str, Any]:
-    """Of a scenario as it is stored: without its description, those of its arguments, and the labels of its functions."""
-    functions = [{key: value for key, value in one.items() if key != "label"} for one in stored["openbach_functions"]]
+    """Return a scenario in stored form without its description, its arguments' descriptions, and
+    its functions' labels."""
+    functions = []
+    for one in stored["openbach_functions"]:
+        functions.append({key: value for key, value in one.items() if key != "label"})
     arguments = sorted(stored["arguments"])
     return {**stored, "description": None, "arguments": arguments, "openbach_functions": functions}
 
 
 def _tree(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a tree of a job's arguments with only the keys that its command line follows from."""
+    groups = []
+    for group in tree.get("subcommand") or ():
+        choices = [{"name": one["name"], **_tree(one)} for one in group["choices"]]
+        is_optional = bool(group.get("optional"))
+        groups.append({"group_name": group["group_name"], "optional": is_optional, "choices": choices})
     return {
-        **{kind: [{key: one.get(key) for key in ARGUMENT} for one in tree.get(kind) or ()]
-           for kind in ("required", "optional")},
-        "subcommand": [
-            {
-                "group_name": group["group_name"],
-                "optional": bool(group.get("optional")),
-                "choices": [{"name": one["name"], **_tree(one)} for one in group["choices"]],
-            }
-            for group in tree.get("subcommand") or ()
-        ],
-    }  # fmt: skip
+        "required": _arguments(tree.get("required")),
+        "optional": _arguments(tree.get("optional")),
+        "subcommand": groups,
+    }
+
+
+def _arguments(listed: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """Return arguments of a job with only the keys in ARGUMENT."""
+    found = []
+    for one in listed or ():
+        found.append({key: one.get(key) for key in ARGUMENT})
+    return found
 
 
 def _python(text: str) -> str:
+    """Return Python code without comments and without texts that stand alone, like docstrings."""
     lines = text.splitlines(keepends=True)
     spans = [
         (token.start, token.end)
@@ -106,17 +124,20 @@ def _python(text: str) -> str:
                     and isinstance(one.value.value, str)
                 ):
                     assert one.end_lineno is not None and one.end_col_offset is not None
-                    start, end = (len(lines[line - 1].encode()[:column].decode()) for line, column in (
-                        (one.lineno, one.col_offset), (one.end_lineno, one.end_col_offset)))  # fmt: skip
+                    # ast counts columns in bytes, tokenize in characters.
+                    first, last = lines[one.lineno - 1].encode(), lines[one.end_lineno - 1].encode()
+                    start = len(first[: one.col_offset].decode())
+                    end = len(last[: one.end_col_offset].decode())
                     spans.append(((one.lineno, start), (one.end_lineno, end)))
-    for (first, start), (last, end) in sorted(spans, reverse=True):
-        kept = lines[first - 1][:start] + lines[last - 1][end:]
-        lines[first - 1 : last] = [kept] + ["\n"] * (last - first)
+    # From the end on, so that the places of the spans before stay valid.
+    for (top, start), (bottom, end) in sorted(spans, reverse=True):
+        kept = lines[top - 1][:start] + lines[bottom - 1][end:]
+        lines[top - 1 : bottom] = [kept] + ["\n"] * (bottom - top)
     return _tidy("".join(lines))
 
 
 def _shell(text: str) -> str:
-    """Without lines that are comments, those in a here-document apart."""
+    """Return a shell script without lines that are comments; those in a here-document stay."""
     kept, end = list[str](), ""
     for line in text.splitlines():
         if end:
@@ -130,10 +151,11 @@ def _shell(text: str) -> str:
 
 
 def _described(value: Any) -> str:
+    """Return a description as JSON, without the keys that only people read."""
     own = {key: one for key, one in value.items() if key not in WORDS} if isinstance(value, dict) else value
     return json.dumps(own, sort_keys=True, default=str)
 
 
 def _tidy(text: str) -> str:
-    """Without empty lines and spaces at the ends of lines."""
+    """Return a text without empty lines, and without spaces at the ends of lines."""
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines() if line.strip())

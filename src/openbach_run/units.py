@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers as users write them."""
+"""A parser of numbers as users write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def number(text: str) -> float | None:
-    """`30M` is 30 000 000; None for what is not a finite number."""
+    """Return the value of a number with an optional multiplier: `30M` is 30 000 000. None for a
+    text that is not a finite number."""
     digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
     try:
         value = float(digits) * factor

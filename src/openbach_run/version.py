@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The version: a tag vX.Y.Z gives it."""
+"""The version of openbach-run, which a tag vX.Y.Z gives."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from openbach_run.paths import REPOSITORY
 NAME = "openbach-run"
 UNKNOWN = "0"
 DESCRIBED = re.compile(r"(?:v(?P<tagged>[0-9][\w.]*)-(?P<after>[0-9]+)-g)?(?P<commit>[0-9a-f]{4,40})(?P<dirty>-dirty)?")
-"""What `git describe` says."""
+"""The output of `git describe`."""
 
 
 def version() -> str:
-    """Of this checkout; elsewhere of what was made from one (a wheel, a bundle), which has it in its metadata."""
+    """Return the version of this checkout. Without one (a wheel, a bundle) it comes from the
+    metadata."""
     if (REPOSITORY / ".git").exists():
         return version_of(REPOSITORY)
     try:
@@ -27,8 +28,12 @@ def version() -> str:
 
 
 def version_of(checkout: Path) -> str:
-    """As Python's packages have it (PEP 440): X.Y.Z at the tag vX.Y.Z; X.Y.Z.post5+g0123abc five commits later, 0+g0123abc
-    where there is no tag, both with .dirty where files have changed since; UNKNOWN where git says nothing."""
+    """Return the version of a checkout in the form of Python's packages (PEP 440).
+
+    It is X.Y.Z at the tag vX.Y.Z, X.Y.Z.post5+g0123abc five commits later, and 0+g0123abc without a
+    tag. The last two have .dirty at the end if files have changed since. It is UNKNOWN if git says
+    nothing.
+    """
     command = ["git", "-C", str(checkout), "describe", "--tags", "--long", "--dirty", "--always", "--match", "v[0-9]*"]
     try:
         told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""YAML that people write: whatever is wrong with it is said with its file.
+"""A reader of YAML that people write. Each error names the file.
 
-The content is kept in the cache as JSON, by the hash of the file: every command reads those of all jobs, which takes 25 times
-as long as YAML.
+The content is kept in the cache as JSON, by the hash of the file: every command reads the YAML of
+all jobs, and YAML takes 25 times as long to read as JSON.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from openbach_run.json_files import MOST_NESTED
 from openbach_run.paths import cache_directory
 
 ENOUGH = 8 << 20
-"""Characters that are read of a file, which may have no end; yaml_loaders refuses half as many."""
+"""The most characters that are read of a file, which may have no end; yaml_loaders refuses half as
+many."""
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file. Raises InputError."""
+    """Return the content of a YAML file. Raises InputError."""
     return _read(path, as_texts=False)
 
 
 def read_texts(path: Path) -> Any:
-    """The content of a YAML file in which every value is a text. Raises InputError."""
+    """Return the content of a YAML file in which every value is a text. Raises InputError."""
     return _read(path, as_texts=True)
 
 
@@ -37,6 +38,7 @@ def _read(path: Path, *, as_texts: bool) -> Any:
     try:
         with path.open(encoding="utf-8-sig") as file:
             text = file.read(ENOUGH)
+        # A broken entry of the cache, or none, is no error: the YAML is read.
         kept = _kept(f"{as_texts} {text}")
         with suppress(OSError, ValueError):
             return json.loads(kept.read_bytes())
@@ -58,18 +60,23 @@ def _read(path: Path, *, as_texts: bool) -> Any:
 
 
 def _kept(text: str) -> Path:
+    """Return the place in the cache for a text's content."""
     return _folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
 
 
 @cache
 def _folder() -> Path:
-    """In the cache: of this way to read YAML."""
+    """Return the folder in the cache for content read by this version of yaml_loaders.py."""
     how = hashlib.sha256(Path(__file__).with_name("yaml_loaders.py").read_bytes()).hexdigest()[:16]
     return cache_directory() / f"yaml-{how}"
 
 
 def _keep(place: Path, content: Any) -> None:
-    """What JSON does not give back as it was (a date, say) is not kept, and nothing is in a cache that cannot be written."""
+    """Keep a content in the cache, if possible.
+
+    A content that JSON does not give back unchanged (a date, say) is not kept. An error on writing
+    the cache is ignored.
+    """
     with suppress(OSError, TypeError, ValueError):
         import tempfile
 

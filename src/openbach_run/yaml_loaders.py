@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How YAML is read: by the loader of libyaml; what that refuses, by PyYAML's own, which says where the fault begins.
+"""A loader of YAML that is fast, and strict about what it accepts.
 
-Eleven lines of aliases of aliases stand for gigabytes, and one may stand for what it is in: a file is as long as it is with
-its aliases written out.
+libyaml's loader reads a file. What it refuses is read again by PyYAML's own loader, which says
+where the fault begins.
+
+Eleven lines of aliases of aliases may stand for gigabytes, and an alias may stand for what contains
+it. So the length of a file is measured with its aliases written out.
 """
 
 from __future__ import annotations
@@ -15,17 +18,20 @@ import yaml
 from openbach_run.json_files import check_nesting
 
 LONGEST = 4 << 20
-"""Characters of a file, and again of its values with all aliases written out; ours have up to 22 000."""
+"""The most characters of a file, and of its values with all aliases written out; ours have up to 22
+000."""
 
 EXACT_LONGEST = 100_000
-"""PyYAML's own loader takes a second for so many."""
+"""The most characters for PyYAML's own loader, which takes a second for so many."""
 INT, LONGEST_INT = "tag:yaml.org,2002:int", 300
-"""No float holds a longer one; Python shows none of more than 4300 digits."""
+"""The tag of whole numbers, and their most digits. No float holds a longer one; Python shows none
+of more than 4300 digits."""
 NO_JSON = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("set", "omap", "pairs", "binary"))
 
 
 class _Bounded:
-    """Refuses what is too long with its aliases written out, what holds itself, and values that no JSON has."""
+    """A loader that refuses what is too long with its aliases written out, what contains itself,
+    and values that JSON does not have."""
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()  # type: ignore[misc]
@@ -35,7 +41,8 @@ class _Bounded:
 
 
 def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
-    """Length of a node's values and of the nodes in it, each as often as it stands there. Raises YAMLError."""
+    """Return the length of a node's values and of the nodes in it, each as often as it stands
+    there. `known` has the lengths by the node's id. Raises YAMLError."""
     if node.tag in NO_JSON:
         kind = node.tag.rpartition(":")[2]
         raise yaml.constructor.ConstructorError(None, None, f"!!{kind} is no kind of value here", node.start_mark)
@@ -59,7 +66,7 @@ def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 class _Once:
-    """Refuses a key that is there twice: only one of its values would count."""
+    """A loader that refuses a key that occurs twice: only one of its values would count."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -84,7 +91,8 @@ class _FastLoader(_Once, _Bounded, yaml.CSafeLoader): ...
 
 
 def load(text: str, *, as_texts: bool = False) -> Any:
-    """The content; with `as_texts` every value in it is a text. Raises ValueError with where the fault is, RecursionError."""
+    """Return the content of a text; with `as_texts` every value in it is a text. Raises ValueError,
+    which says where the fault is, or RecursionError."""
     fast, exact = (_FastTextLoader, _TextLoader) if as_texts else (_FastLoader, _Loader)
     if len(text) > LONGEST:
         raise ValueError(f"longer than {LONGEST >> 20} MiB")
@@ -95,11 +103,12 @@ def load(text: str, *, as_texts: bool = False) -> Any:
             if "nesting depth" in str(error):
                 raise RecursionError from error
             if len(text) > EXACT_LONGEST:
-                raise
+                raise  # PyYAML's own loader would take too long
             content = yaml.load(text, exact)
         check_nesting(content)
         return content
-    except (TypeError, OverflowError, AttributeError, IndexError) as error:  # of a value with a tag that is not its own
+    # A value may have a tag that is not its own.
+    except (TypeError, OverflowError, AttributeError, IndexError) as error:
         raise ValueError(f"a value is not of the kind that its tag names ({error})") from error
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error

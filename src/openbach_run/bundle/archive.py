@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run archive RESULTS… -o DIR`: results, their report and the bundle that repeats them, for a repository of papers.
+"""`openbach-run archive RESULTS… -o DIR`: makes an archive for a repository of papers. It holds
+results, their report and the bundle that repeats them.
 
 results/<name>/   the results directories, as they are
 report/           the technical report of all
 openbach          the bundle
 README.md         how to repeat and verify them
-SHA256SUMS        of every file above
+SHA256SUMS        the hash of every file above
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from openbach_run.bundle.content import content
@@ -32,7 +34,7 @@ from openbach_run.results.record import Record, Store
 
 SUMS, BUNDLE = "SHA256SUMS", "openbach"
 STARTED_FROM = "OPENBACH_RUN_BUNDLE"
-"""Set by a bundle for what it starts: its own file."""
+"""Set by a bundle for the process that it starts: the path of its own file."""
 DESCRIPTION = """\
 Makes a directory with results, their technical report and a bundle, for a repository of
 papers. Before, some of the runs are repeated: only a command that gets the same packets
@@ -94,19 +96,23 @@ def main(argv: list[str]) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
-    """What each repetition gets beside what its record says."""
+    """Return the options that each repetition gets beside those of its record."""
     named = [("--with", one) for one in arguments.additions] + [("--jobs", one) for one in arguments.jobs]
     named += [("--inventory", arguments.inventory)] if arguments.inventory else []
-    return [*(str(word) for pair in named for word in pair), *(["--quiet"] if arguments.quiet else [])]
+    words = [*map(str, chain(*named))]
+    return [*words, *(["--quiet"] if arguments.quiet else [])]
 
 
 def _count(text: str) -> int:
+    """Return the number in the option --runs; sys.maxsize for `all`."""
     if not re.fullmatch(r"all|\d+", text):
         raise argparse.ArgumentTypeError(f"should be a number or all, not {text!r}")
     return sys.maxsize if text == "all" else int(text)
 
 
 def _archive(arguments: argparse.Namespace, options: Sequence[str]) -> int:
+    """Repeat some runs, and make the archive if their packets are the same. Raises InputError,
+    SetupError."""
     results: list[Path] = arguments.results
     output: Path = arguments.output
     campaigns = read_campaigns(results)
@@ -117,6 +123,7 @@ def _archive(arguments: argparse.Namespace, options: Sequence[str]) -> int:
     for directory in results:
         if not _same(directory, arguments.runs, options):
             raise SetupError(f"{directory}: this checkout is not the one that made these results (see above)")
+    # Under another name until it is whole: an interruption leaves no half archive.
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
     for directory in results:
@@ -135,7 +142,7 @@ def _archive(arguments: argparse.Namespace, options: Sequence[str]) -> int:
 
 
 def _put_bundle(place: Path, quiet: bool) -> None:
-    """The one that this command runs from, or one of this checkout."""
+    """Copy the bundle that this command runs from, or write one of this checkout."""
     if STARTED_FROM in os.environ:
         shutil.copy(os.environ[STARTED_FROM], place)
         return
@@ -144,6 +151,8 @@ def _put_bundle(place: Path, quiet: bool) -> None:
 
 
 def _verify(archive: Path, runs: int, options: Sequence[str]) -> int:
+    """Check an archive's files and repeat some runs; return 0 if all is the same, else 1. Raises
+    InputError."""
     if not (archive / SUMS).is_file():
         raise InputError(f"{archive}: is no archive: it has no {SUMS}")
     wrong = list(_wrong_files(archive))
@@ -157,11 +166,16 @@ def _verify(archive: Path, runs: int, options: Sequence[str]) -> int:
 
 
 def _wrong_files(archive: Path) -> Iterator[str]:
+    """Yield a text for each file that is missing, does not belong to the archive, or has
+    changed."""
     try:
         lines = (archive / SUMS).read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"{archive / SUMS}: not UTF-8 text (byte {error.start}); sha256sum writes it") from error
-    sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    sums = {}
+    for line in lines:
+        digest, _, name = line.partition("  ")
+        sums[name] = digest
     there = {str(file.relative_to(archive)): file for file in _files(archive) if file.name != SUMS}
     yield from (f"{name} is missing" for name in sorted(sums.keys() - there.keys()))
     yield from (f"{name} is not of it" for name in sorted(there.keys() - sums.keys()))
@@ -171,14 +185,20 @@ def _wrong_files(archive: Path) -> Iterator[str]:
 
 
 def _files(directory: Path) -> list[Path]:
+    """Return all files below a directory, sorted."""
     return sorted(file for file in directory.rglob("*") if file.is_file())
 
 
 def _same(results: Path, count: int, options: Sequence[str]) -> bool:
-    """Repeats some finished runs of a results directory; says of each whether its packets are the same."""
+    """Repeat some finished runs of a results directory; return whether all have the same packets as
+    before.
+
+    A text on stdout says how many have. Raises InputError if no run in virtual time has finished.
+    """
     finished = [record for record in Store(results).all() if record.finished and record.clock == VIRTUAL]
     if not finished and count:
         raise InputError(f"{results}: no run in virtual time has finished: of others no packet is the same again")
+    # Evenly spread: every n-th run, n rounded up.
     chosen = finished[:: max(1, -(-len(finished) // count))] if count else []
     same = [_is_same(record, options) for record in chosen]
     if chosen:
@@ -187,9 +207,11 @@ def _same(results: Path, count: int, options: Sequence[str]) -> bool:
 
 
 def _is_same(record: Record, options: Sequence[str]) -> bool:
+    """Repeat a run; return whether its packets are the same. If not, a text on stderr says why."""
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
         _command(*record.repetition, *options, "--results", name)
         again = next((one for one in Store(Path(name)).all() if one.seed == record.seed), None)
+    # Paths of additions are not taken from a record: they may be another machine's.
     lacking = [one for one in record.options if one not in options]
     hint = (
         f" (without {', '.join(lacking)}, which is not taken from a record: give it to this command)" if lacking else ""
@@ -206,7 +228,7 @@ def _is_same(record: Record, options: Sequence[str]) -> bool:
 
 
 def _command(*words: str) -> None:
-    """This command again, in a process of its own; its table is not of interest. Raises SetupError."""
+    """Run this command in a process of its own, without its table. Raises SetupError."""
     done = subprocess.run([sys.executable, "-P", "-m", "openbach_run", *words], check=False, stdout=subprocess.DEVNULL)
     if done.returncode not in (0, 1):
         raise SetupError(f"openbach-run {shlex.join(words)} ended with exit code {done.returncode}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run bundle -o FILE`: one file with which anyone repeats the runs."""
+"""`openbach-run bundle -o FILE`: makes one file with which anyone can repeat the runs."""
 
 from __future__ import annotations
 

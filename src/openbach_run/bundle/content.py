@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is in a bundle:
+"""The content of a bundle.
 
 openbach-run/     a cache: the kernel, the guest tree, the jail, programs, modules
 guest             → the guest tree, whose Python runs the command too
 bin/python3       that Python
 lib/              its library, and the Python packages
-repository/       what the command uses of this checkout
+repository/       the files of this checkout that the command uses
 licenses/         of the Debian packages; the Python packages have theirs beside them
-sbom.spdx.json    what all of this is
+sbom.spdx.json    a list of all packages in it (sbom.py)
 """
 
 from __future__ import annotations
@@ -41,18 +41,21 @@ DIST_PACKAGES = "lib/python3/dist-packages"
 @dataclass(frozen=True)
 class Bundle:
     start: Path
-    """The program that it begins with."""
+    """The program at the beginning of the file."""
     content: Content
     sources: dict[str, str]
-    """Of its Debian packages: paths on a mirror, with the SHA-256 of each file."""
+    """The source files of its Debian packages: path on a mirror → SHA-256."""
     kernel: Path
-    """The cache's entry."""
+    """The kernel's entry in the cache."""
 
 
 @contextmanager
 def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
-    """What a bundle is written from; made if it is not in the cache. With `built` it has the programs of VPNs that are
-    built from registries, too. Raises InputError, SetupError."""
+    """Yield what a bundle is written from. It is made if it is not in the cache.
+
+    With `built` it also has the programs of VPNs that are built from registries. Raises InputError,
+    SetupError.
+    """
     engine = _prepared(progress, built=built)
     packages = ensure_python_packages(cache_directory(), engine.image, progress)
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
@@ -90,13 +93,13 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
 
 
 def _prepared(progress: Progress, *, built: bool) -> VirtualEngine:
-    """An engine with all that is in this checkout."""
+    """Return an engine, prepared for all that is in this checkout."""
     additions = Additions()
     packages = well_formed(load_packages(additions.jobs, additions))
-    uses = {
-        kind: sorted(name for name, folder in additions.all(kind).items() if _is_built(folder, built=built))
-        for kind in DESCRIBED
-    }
+    uses: dict[str, list[str]] = {}
+    for kind in DESCRIBED:
+        folders = additions.all(kind)
+        uses[kind] = sorted(name for name, folder in folders.items() if _is_built(folder, built=built))
     uses |= {"cpus": sorted(additions.all("cpus")), "jobs": sorted(packages)}
     parts = parts_of(uses, packages, additions)
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
@@ -105,16 +108,18 @@ def _prepared(progress: Progress, *, built: bool) -> VirtualEngine:
 
 
 def _metadata() -> bytes:
-    """What Python asks for the version of what is not a checkout."""
+    """Return the metadata in which Python looks up the version where there is no checkout."""
     return f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version()}\n".encode()
 
 
 def _is_built(folder: Path, *, built: bool) -> bool:
-    """Whether the bundle has its programs: not those of this machine, and those of registries if they are wanted."""
+    """Return whether the bundle has a folder's programs. Programs of this machine are not in it;
+    those of registries are if they are wanted."""
     return all(built and "host" not in recipe for recipe in description(folder).get("programs", {}).values())
 
 
 def _compiled_code(place: Path, root: Path) -> Path:
+    """Copy the code of the command to `place` and compile it."""
     shutil.copytree(
         REPOSITORY / "src", place, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
     )
@@ -123,7 +128,7 @@ def _compiled_code(place: Path, root: Path) -> Path:
 
 
 def _repository() -> Content:
-    """All but the code of the command, which is compiled."""
+    """Return the parts of the checkout, without the command's code, which is compiled."""
     found: dict[str, Member] = {}
     for part in CONTENT:
         if part != "src":
@@ -132,7 +137,8 @@ def _repository() -> Content:
 
 
 def _tree(path: Path, name: str, without: str = "") -> dict[str, Member]:
-    """A file or directory of ours, as `name` in the bundle, with all below it, empty directories too."""
+    """Return a file, or a directory with all below it, as `name` in the bundle; with empty
+    directories."""
     if path.is_symlink() or not path.is_dir():
         return {name: Member.of(path)}
     found: dict[str, Member] = {f"{name}/": Member()}
@@ -143,6 +149,10 @@ def _tree(path: Path, name: str, without: str = "") -> dict[str, Member]:
 
 
 def _manifest(entry: Path) -> Member:
-    """Of a cache entry, without what stat(2) said of it here: its content is checked where it is unpacked."""
+    """Return the manifest of a cache entry without its first line, the files' state on this
+    machine.
+
+    Where the bundle is unpacked, the entry's content is checked again.
+    """
     text = entry.with_name(f"{entry.name}.manifest").read_text(encoding="utf-8").partition("\n")[2]
     return Member(content=f"\n{text}".encode())

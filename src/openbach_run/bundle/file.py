@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The form of a bundle's file: the program that start.c is, a tar of the content compressed by zstd, and a line that names it.
+"""The format of a bundle's file: the program of start.c, a tar of the content compressed by zstd,
+and a line that identifies it.
 
 The same content makes the same bytes: entries are sorted, without dates and owners.
 """
@@ -29,7 +30,7 @@ TOOLS = {
     "/usr/include/zstd.h": "libzstd-dev",
 }  # fmt: skip
 END = "\nopenbach-run bundle {identity:16} {size:020}\n"
-"""start.c reads it."""
+"""The last line of the file, which start.c reads."""
 CHUNK_BYTES = 1 << 20
 
 
@@ -44,24 +45,28 @@ class Member:
 
     @staticmethod
     def of(path: Path) -> Member:
+        """Return the member for a file or link of this machine."""
         if path.is_symlink():
             return Member(link=os.readlink(path))
         return Member(path, mode=path.stat().st_mode & 0o777)
 
 
 Content = Mapping[str, Member]
-"""By its path in the bundle; directories are those that files need, and those whose path ends in a slash."""
+"""Path in the bundle → member. Directories are those that files need, and those whose path ends in
+a slash."""
 
 
 def build_start(place: Path) -> Path:
-    """The program at the beginning of a bundle, and its Python. Raises SetupError."""
+    """Build the program at the beginning of a bundle, which is its Python, too; return `place`.
+    Raises SetupError."""
     ensure_tools(TOOLS)
     run(["gcc", *FLAGS, str(SOURCE), "-lzstd", "-o", str(place)], f"building {SOURCE.name}")
     return place
 
 
 def write(output: Path, start: Path, content: Content, level: int, progress: Progress) -> str:
-    """Writes the bundle; returns its identity, the hash of its content. Raises SetupError, OSError."""
+    """Write the bundle; return its identity, the hash of its content. Raises SetupError,
+    OSError."""
     with tempfile.NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}-", delete=False) as made:
         try:
             made.write(start.read_bytes())
@@ -80,10 +85,13 @@ def write(output: Path, start: Path, content: Content, level: int, progress: Pro
 
 
 def _compress(content: Content, output: IO[bytes], level: int, progress: Progress) -> str:
+    """Write the compressed tar; return the first 16 digits of its SHA-256 before compression.
+    Raises SetupError."""
     command = ["zstd", f"-{level}", "-T0", "--check", "-q", "-c"]
     digest = hashlib.sha256()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output) as zstd:
         assert zstd.stdin is not None
+        # The hash is that of the tar: the level of compression does not change the identity.
         sink = cast(IO[bytes], _Both(digest.update, zstd.stdin.write))
         with tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT, bufsize=CHUNK_BYTES) as tar:
             for number, (name, member) in enumerate(_with_directories(content)):
@@ -96,7 +104,7 @@ def _compress(content: Content, output: IO[bytes], level: int, progress: Progres
 
 
 class _Both:
-    """A file that only hands on what is written."""
+    """A file that passes on what is written to it to several functions."""
 
     def __init__(self, *takers: Callable[[bytes], object]) -> None:
         self._takers = takers
@@ -108,14 +116,19 @@ class _Both:
 
 
 def _with_directories(content: Content) -> Iterator[tuple[str, Member | None]]:
-    """Sorted, each directory (without a member) before what is in it."""
-    names = {str(parent) for name in content for parent in Path(name).parents if str(parent) != "."}
-    directories = dict.fromkeys(names | {name.rstrip("/") for name in content if name.endswith("/")})
-    everything: dict[str, Member | None] = {**directories, **{n: m for n, m in content.items() if not n.endswith("/")}}
+    """Yield the content, sorted; each directory (whose member is None) comes before what is in
+    it."""
+    parents: set[str] = set()
+    for name in content:
+        parents |= {str(parent) for parent in Path(name).parents} - {"."}
+    empty = {name.rstrip("/") for name in content if name.endswith("/")}
+    everything: dict[str, Member | None] = dict.fromkeys(parents | empty)
+    everything |= {name: member for name, member in content.items() if not name.endswith("/")}
     yield from sorted(everything.items(), key=lambda item: item[0])
 
 
 def _add(tar: tarfile.TarFile, name: str, member: Member | None) -> None:
+    """Add a member to the tar; None is a directory."""
     entry = tarfile.TarInfo(name)
     if member is None:
         entry.type, entry.mode = tarfile.DIRTYPE, 0o755

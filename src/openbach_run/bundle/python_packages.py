@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python packages of a bundle: those of requirements.lock, checked by their hashes, for the guest tree's Python."""
+"""The Python packages of a bundle: those of requirements.lock, checked by their hashes, for the
+guest tree's Python."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ from openbach_run.progress import Progress
 
 LISTED, INSTALLED = "packages.json", "dist-packages"
 UNUSED = ("bin", "share", "*/**/tests", "pyarrow/include")
-"""Commands (they would name this machine's paths), manual pages, tests, and headers."""
+"""Parts that are left out: commands (they would name this machine's paths), manual pages, tests,
+and headers."""
 
 
 def ensure_python_packages(cache: Path, image: Image, progress: Progress) -> Path:
-    """A directory of the cache: INSTALLED is for Python's path, LISTED says what it is. Raises SetupError."""
+    """Return a directory of the cache with the packages, made if needed. INSTALLED in it is for
+    Python's path; LISTED describes each package. Raises SetupError."""
     python = [package for package in image.packages if package.startswith(f"{GUEST_PYTHON}_")]
     return made_once(
         cache / f"packages-{content_hash([LOCK], REPOSITORY, *python, *UNUSED)}",
@@ -30,6 +33,7 @@ def ensure_python_packages(cache: Path, image: Image, progress: Progress) -> Pat
 
 
 def _install(place: Path, root: Path, progress: Progress) -> None:
+    """Install the packages with pip, and compile them. Raises SetupError."""
     pip = find_spec("pip")
     if pip is None or pip.origin is None:
         raise SetupError("the Python packages of a bundle are installed by pip, which this Python environment has not")
@@ -54,7 +58,7 @@ def _install(place: Path, root: Path, progress: Progress) -> None:
 
 
 def _described(installed: dict[str, Any]) -> dict[str, str]:
-    """Name, version, file, hash and licence of one package of pip's report."""
+    """Return name, version, file, hash and licence of one package of pip's report."""
     told = installed["metadata"]
     return {
         "name": told["name"],

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a bundle is made of, as SPDX 2.3 (JSON): every package with its version, the hash of the file that it came in, its
-licence or where that is, and for Debian's the source package that it was built from, with the hash of that."""
+"""The list of a bundle's packages (software bill of materials), as SPDX 2.3 (JSON).
+
+Each package has its version, the hash of the file that it came in, and its licence or the place of
+that. A Debian package also has the source package that it was built from, with its hash.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,16 +25,18 @@ from openbach_run.version import NAME, version
 ALWAYS = "2026-01-01T00:00:00Z"
 """The document's date: the same content makes the same document."""
 LINKED = {"libc6-dev": "jail, satpep, start", "libzstd-dev": "start"}
-"""Debian packages of the machine that makes the bundle, and the programs that have parts of them in them."""
+"""Debian packages of the machine that makes the bundle, and the programs into which they are
+linked."""
 REGISTRIES = {"crate": ("cargo", "", "Cargo.lock"), "go": ("golang", "v", "go.sum")}
-"""By the key of a recipe: what a package URL calls the registry, what precedes the version there, what pins dependencies."""
+"""Key of a recipe → the registry's name in a package URL, what precedes the version there, and the
+file that pins dependencies."""
 UNKNOWN = "NOASSERTION"
 LICENSE = re.compile(r"[\w.+-]+(?: (?:AND|OR|WITH) [\w.+-]+)*")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One package."""
+    """A package of the bundle."""
 
     name: str
     version: str
@@ -40,15 +46,17 @@ class Part:
     license: str = ""
     comment: str = ""
     file: str = ""
-    """What has the hash, where the URL does not say it."""
+    """The name of the file that has the hash, where the URL does not say it."""
     source: str = ""
     """Name and version of the source package that it was built from."""
 
     @property
     def identity(self) -> str:
+        """Return the package's identifier in the document."""
         return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", self.url.removeprefix("pkg:"))
 
     def described(self) -> dict[str, Any]:
+        """Return the package's entry in the document."""
         return {
             "SPDXID": self.identity,
             "name": self.name,
@@ -68,15 +76,17 @@ class Part:
 
 
 Sources = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]
-"""`name version` of source packages → their files, with the SHA-256 of each."""
+"""Called with `name version` of source packages; returns the files of each, with their SHA-256."""
 
 
 def sbom(entries: Sequence[Path], python: Iterable[Mapping[str, str]], sources: Sources) -> dict[str, Any]:
-    """Of a bundle with these entries of the cache and these Python packages. Raises SetupError."""
+    """Return the document of a bundle with these entries of the cache and these Python packages.
+    Raises SetupError."""
     release = version()
     whole = Part(NAME, release, f"pkg:generic/{NAME}@{quote(release)}", license="GPL-3.0-or-later")
+    images = [entry for entry in entries if (entry / IMAGE_FILE).exists()]
     parts = [
-        *(part for entry in entries if (entry / IMAGE_FILE).exists() for part in _debian(entry)),
+        *chain(*map(_debian, images)),
         *(_kernel(entry) for entry in entries if (entry / KERNEL_FILE).exists()),
         *_of_registries({entry.name.rpartition("-")[0] for entry in entries}),
         *_linked(),
@@ -104,6 +114,7 @@ def sbom(entries: Sequence[Path], python: Iterable[Mapping[str, str]], sources: 
 
 
 def _debian(image: Path) -> Iterable[Part]:
+    """Return the Debian packages of a guest tree."""
     for identity, origin in json.loads((image / IMAGE_FILE).read_text())["origins"].items():
         name, version, architecture = identity.split("_")
         there = (image / COPYRIGHT / name).exists()
@@ -113,6 +124,7 @@ def _debian(image: Path) -> Iterable[Part]:
 
 
 def _kernel(entry: Path) -> Part:
+    """Return the kernel's source package."""
     made = json.loads((entry / KERNEL_FILE).read_text())
     name, version, _ = made["identity"].split(" ")
     comment = "the source package itself; configuration, patches and files of ours are in repository/kernel"
@@ -122,7 +134,9 @@ def _kernel(entry: Path) -> Part:
 
 
 def _of_registries(programs: set[str]) -> Iterable[Part]:
-    for folder in (one for kind in DESCRIBED for one in Additions().all(kind).values()):
+    """Yield the packages of registries from which programs of VPNs were built."""
+    folders = chain(*(Additions().all(kind).values() for kind in DESCRIBED))
+    for folder in folders:
         for program, recipe in description(folder).get("programs", {}).items():
             for kind, (registry, prefix, pins) in REGISTRIES.items():
                 if kind in recipe and program in programs:
@@ -133,6 +147,7 @@ def _of_registries(programs: set[str]) -> Iterable[Part]:
 
 
 def _linked() -> Iterable[Part]:
+    """Yield the Debian packages that are linked into our programs."""
     for package, programs in LINKED.items():
         form = "${Version} ${Architecture} ${source:Package} ${source:Version}"
         shown = run(["dpkg-query", "--show", f"--showformat={form}", package], f"looking for {package}")
@@ -142,7 +157,8 @@ def _linked() -> Iterable[Part]:
 
 
 def _source(identity: str, files: Mapping[str, str]) -> Part:
-    """A source package: its hash is that of its .dsc file, which has the hashes of the others."""
+    """Return a source package. Its hash is that of its .dsc file, which has the hashes of the other
+    files."""
     name, version = identity.split(" ")
     described = next((file for file in files if file.endswith(".dsc")), "")
     others = [f"{file} (SHA-256 {sha256})" for file, sha256 in files.items() if file != described]
@@ -155,5 +171,6 @@ def _debian_url(name: str, version: str, architecture: str) -> str:
 
 
 def _python(one: Mapping[str, str]) -> Part:
+    """Return a Python package."""
     url = f"pkg:pypi/{re.sub('[-_.]+', '-', one['name']).lower()}@{one['version']}"
     return Part(one["name"], one["version"], url, one["sha256"], one["license"], comment=f"file: {one['file']}")

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The source packages of the Debian packages in a bundle: their files, with hashes from Debian's signed lists, and a copy of
-them for who publishes a bundle."""
+"""The source packages of the Debian packages in a bundle.
+
+It finds their files, with hashes from Debian's signed lists, and copies them for those who publish
+a bundle.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,16 @@ from openbach_run.progress import Progress
 
 FILE = "sources.json"
 LIMIT_S = 60
-"""How long a mirror may say nothing."""
+"""Seconds after which a mirror that sends nothing is given up."""
 GUEST = REPOSITORY / "src/openbach_run/guest/packages.json"
-"""It has the suites that the guest's packages are from."""
+"""The file with the suites of Debian that the guest's packages come from."""
 
 
 def source_files(cache: Path, progress: Progress, wanted: Sequence[str]) -> dict[str, dict[str, str]]:
-    """`name version` of each source package → its files' paths on a mirror, with their SHA-256. One that the lists no longer
-    have when it is first asked for has none. Raises SetupError."""
+    """Return the files of each source package `name version`: path on a mirror → SHA-256.
+
+    A package that is not in the lists when it is first asked for has no files. Raises SetupError.
+    """
 
     def make(place: Path) -> None:
         progress("fetching the lists of Debian's source packages", 0)
@@ -42,8 +47,12 @@ def source_files(cache: Path, progress: Progress, wanted: Sequence[str]) -> dict
 
 
 def copy_sources(directory: Path, files: Mapping[str, str], kernel: Path, progress: Progress) -> list[str]:
-    """Downloads files of a mirror, by path, into `directory`, and the source package of the cache's entry `kernel`; what is
-    there with its SHA-256 stays. Returns what the mirror no longer has, each with its hash. Raises SetupError."""
+    """Copy source files from a mirror into `directory`; return those that the mirror no longer has.
+
+    `files` are paths and hashes; the source package of the cache's entry `kernel` is copied as
+    well. A file that exists with its SHA-256 stays. Each result is a line with the hash. Raises
+    SetupError.
+    """
     base, missing = mirror().rstrip("/"), []
     made = json.loads((kernel / KERNEL_FILE).read_text())
     wanted = sorted({**files, made["source"]: made["source_sha256"]}.items())
@@ -53,6 +62,7 @@ def copy_sources(directory: Path, files: Mapping[str, str], kernel: Path, progre
         if there.exists() and sha256_of(there) == sha256:
             continue
         there.parent.mkdir(parents=True, exist_ok=True)
+        # Under another name until its hash is checked.
         part = there.with_name(f"{there.name}.part")
         try:
             with urlopen(f"{base}/{path}", timeout=LIMIT_S) as answer, part.open("wb") as file:

@@ -91,6 +91,7 @@ class Executor:
         if self.in_real_time:
             to_run = interleaved(to_run)
         elif self.first is not None:
+            # The sort is stable: within a seed the order of the cells stays.
             to_run.sort(key=lambda one: one.spec.seed)
         waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
         for one in to_run:

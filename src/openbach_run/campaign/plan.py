@@ -340,6 +340,7 @@ def draft_of(
     settings = settings_of(scenario, subs)
     for name, several in given.items():
         _check_name(f"{name}={','.join(several)}", setting_of(name), scenario, settings)
+    # The settings vpn.NAME become values of the constant vpn_values.
     given = folded(given)
     # The later entry wins: the constants' own values, the defaults of x-sweep, its values.
     known = {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run calibrate`: what packets of VPNs cost this machine's CPU, as a profile for runs in virtual time."""
+"""`openbach-run calibrate`: measures what packets of VPNs cost this machine's CPU, and writes it as
+a profile for runs in virtual time."""
 
 from __future__ import annotations
 
@@ -87,14 +88,18 @@ def main(argv: list[str]) -> int:
 
 
 def seen_in_all(records: Sequence[Record], store: Store) -> list[Seen]:
-    """Of the runs that say enough: on a machine that is too busy a job may be ended before it has told what it counted. The
-    others are named. Raises InputError if nothing is left of a VPN at one of the lengths."""
+    """Return the measurements of the runs that contain enough; name the others on stderr.
+
+    On a machine that is too busy, a job may be ended before it has reported its counters. Raises
+    InputError if no run is left of a VPN at one of the lengths.
+    """
     seen = []
     for record in records:
         try:
             seen += seen_in(record, store.runs / record.run_id)
         except InputError as error:
             print(f"openbach-run: left out: {error}", file=sys.stderr)
+    # A profile needs every VPN at every length.
     found = {(one.vpn, one.payload_bytes) for one in seen}
     for record in records:
         vpn, length = record.arguments["vpn"], int(record.arguments["payload_bytes"])
@@ -104,7 +109,7 @@ def seen_in_all(records: Sequence[Record], store: Store) -> list[Seen]:
 
 
 def lengths(text: str, check_bytes: int) -> list[int]:
-    """Raises InputError."""
+    """Return the payload lengths in bytes, in ascending order. Raises InputError."""
     try:
         found = sorted({int(word) for word in text.split(",")})
     except ValueError:
@@ -117,7 +122,8 @@ def lengths(text: str, check_bytes: int) -> list[int]:
 
 
 def check_vpns(vpns: Sequence[str], payloads_bytes: Sequence[int], additions: Additions) -> None:
-    """Raises InputError for one that a program does not carry, or whose packets the longest payload does not fit."""
+    """Check that the VPNs can be measured. Raises InputError for one that the kernel carries, or
+    whose packets are too small for the longest payload."""
     for vpn in vpns:
         folder = additions.find(KIND, vpn)
         if folder is None:
@@ -127,13 +133,14 @@ def check_vpns(vpns: Sequence[str], payloads_bytes: Sequence[int], additions: Ad
         described = {**(description(base) if base else {}), **own}
         if described["runs_in"] != "user space":
             raise InputError(f"--vpn {vpn}: the kernel carries its packets, and says of none what it cost")
+        # 28 bytes: the headers of IPv4 and UDP.
         if max(payloads_bytes) + 28 > described["inner_mtu"]:
             most = described["inner_mtu"] - 28
             raise InputError(f"--vpn {vpn}: packets have at most {most} bytes of payload; give --payload-bytes")
 
 
 def runs_of(arguments: argparse.Namespace, vpns: Sequence[str], payloads_bytes: Sequence[int]) -> argparse.Namespace:
-    """The command line of the runs."""
+    """Return the parsed command line of the runs that measure."""
     payloads = ",".join(map(str, [*payloads_bytes, arguments.check_bytes]))
     settings = ["lan_udp", f"vpn={','.join(vpns)}", f"payload_bytes={payloads}", "cc=reno", "rate=unlimited"]
     settings += ["delay_ms=0", f"udp_rate={UDP_RATE}", f"duration_s={arguments.duration_s}"]
@@ -146,6 +153,8 @@ def runs_of(arguments: argparse.Namespace, vpns: Sequence[str], payloads_bytes: 
 def profile_of(
     arguments: argparse.Namespace, records: Sequence[Record], seen: Sequence[Seen], argv: Sequence[str]
 ) -> dict[str, Any]:
+    """Return the content of the profile: the machine, the measurement, and the costs of each
+    VPN."""
     identity = records[0].identity
     return {
         "description": f"Measured on {identity['cpu']}",
@@ -161,12 +170,14 @@ def profile_of(
 
 
 def busy_with_others(records: Sequence[Record]) -> float:
-    """How many of the machine's CPUs other programs kept busy meanwhile: what the errors are to be read with."""
+    """Return how many of the machine's CPUs other programs kept busy meanwhile. It shows how far
+    the errors can be trusted."""
     shares: list[float] = [record.measures["cpu_others_s"] / record.measures["cpu_window_s"] for record in records]
     return round(median(shares), 2)
 
 
 def as_text(vpns: dict[str, Any], check_bytes: int) -> str:
+    """Return the costs of each VPN and direction as a table."""
     lines = [f"{'vpn':<16}{'':<10}{'ns/packet':>20}{'ns/byte':>20}{f'off at {check_bytes} bytes':>20}"]
     for vpn, directions in vpns.items():
         for direction, times in directions.items():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run capture RUN --at HOST[/INTERFACE] -o FILE`: what tcpdump on that host would have kept."""
+"""`openbach-run capture RUN --at HOST[/INTERFACE] -o FILE`: writes what tcpdump on that host would
+have kept."""
 
 from __future__ import annotations
 
@@ -65,6 +66,7 @@ def main(argv: list[str]) -> int:
     if output.suffix not in (".pcapng", ".pcap"):
         raise InputError(f"-o {output}: should end in .pcapng or .pcap")
     inventory = run_json.inventory(run_dir)
+    # The format of .pcap has no place for keys.
     keys = b"" if output.suffix == ".pcap" else _keys(run_dir)
     count = _write(run_dir / CAPTURE, inventory, keys, arguments.at, output)
     print(f"{output}: {count} packets{', with the keys of WireGuard' if keys else ''}")
@@ -72,7 +74,7 @@ def main(argv: list[str]) -> int:
 
 
 def _keys(run_dir: Path) -> bytes:
-    """Those that the run has kept, if it has kept any."""
+    """Return the keys that the run has kept; empty if it kept none."""
     try:
         return run_files.content(run_dir, KEYS)
     except FileNotFoundError:
@@ -80,6 +82,7 @@ def _keys(run_dir: Path) -> bytes:
 
 
 def _counted(capture: Path) -> dict[str, int]:
+    """Return the number of packets that leave each interface, by its name."""
     counted: dict[str, int] = {}
     for packet in packets(capture):
         counted[packet.interface] = counted.get(packet.interface, 0) + 1
@@ -87,13 +90,15 @@ def _counted(capture: Path) -> dict[str, int]:
 
 
 def _write(capture: Path, inventory: Inventory, keys: bytes, at: str, output: Path) -> int:
-    """The number of packets. With keys the file is for this user alone."""
+    """Write the packets at a host or interface; return their number. A file with keys is readable
+    for this user alone."""
     found = _at(capture, inventory, at)
     first = next(found, None)
     if first is None:
         there = list(_counted(capture))
         hosts = [name.partition("/")[0] for name in there]
         raise InputError(f"--at {at}: no packet there; {near(at, [*there, *hosts])}there are {', '.join(there)}")
+    # Under another name until it is whole: an interruption leaves no half file.
     new, count = output.with_name(f".{output.name}.new"), 0
     new.unlink(missing_ok=True)
     try:
@@ -109,8 +114,11 @@ def _write(capture: Path, inventory: Inventory, keys: bytes, at: str, output: Pa
 
 
 def _at(capture: Path, inventory: Inventory, at: str) -> Iterator[tuple[Packet, str, int]]:
-    """Packets, the interface where they are seen, and their direction there; the capture has both of a tunnel, which has no
-    other end, without telling which is which."""
+    """Yield the packets at a host or interface, each with the interface and its direction there.
+
+    A tunnel's interface has no other end: the capture has both directions of its packets, and does
+    not tell which is which.
+    """
     opposite = far_ends(inventory)
     for packet in packets(capture):
         other = opposite.get(packet.interface)
@@ -121,9 +129,11 @@ def _at(capture: Path, inventory: Inventory, at: str) -> Iterator[tuple[Packet, 
 
 
 def far_ends(inventory: Inventory) -> dict[str, str]:
-    """Where what leaves an interface arrives: at the other end of its veth pair (guest/network.py)."""
+    """Return the interface where packets arrive, by the interface that they leave: the other end of
+    its veth pair (guest/network.py)."""
     found: dict[str, str] = {}
     for network, ends in inventory.attached():
+        # Two hosts have a veth pair; more have a pair each with the bridge that is the network.
         ports = [f"{host.name}/{port.name}" for host, port in ends]
         pairs = list(zip(ports, (f"{network}/{host.name}" for host, _ in ends), strict=True))
         for one, other in [(ports[0], ports[1])] if len(ports) == 2 else pairs:
@@ -132,5 +142,9 @@ def far_ends(inventory: Inventory) -> dict[str, str]:
 
 
 def names(inventory: Inventory) -> dict[str, str]:
-    """Address → host."""
-    return {port.address.partition("/")[0]: host.name for host in inventory.hosts for port in host.interfaces}
+    """Return address → name of the host."""
+    found = {}
+    for host in inventory.hosts:
+        for port in host.interfaces:
+            found[port.address.partition("/")[0]] = host.name
+    return found

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run --check`: would the real backend take this scenario, and would it run?"""
+"""`openbach-run --check`: tells whether the real backend would accept a scenario, and what would
+fail in a run."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ from openbach_run.topology.inventory import load_inventory
 
 
 def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory: Path | None) -> int:
-    """0 if the backend accepts the scenario (with JSON: its answer on stdout), 2 if not. Findings go to stderr."""
+    """Check a scenario; return 0 if the backend accepts it, 2 if not.
+
+    With JSON the backend's answer goes to stdout. Findings go to stderr.
+    """
     jobs = {name: package.job for name, package in packages.items()}
     try:
         scenario = read_scenario(path, jobs)
@@ -51,9 +55,12 @@ def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory:
 def _shown(
     path: Path, scenario: Scenario, subs: Mapping[str, Scenario], packages: Mapping[str, Package]
 ) -> Iterator[str]:
-    """What is wrong with the measures that x-sweep has."""
+    """Yield what is wrong with the measures that x-sweep has."""
     scenarios = (scenario, *subs.values())
-    jobs = {job for one in scenarios for function in one.functions for job, _ in jobs_started(function)}
+    jobs: set[str] = set()
+    for one in scenarios:
+        for function in one.functions:
+            jobs |= {job for job, _ in jobs_started(function)}
     for one in scenarios:
         try:
             check_measure(path, one, measures_of_jobs(sorted(jobs), packages))
@@ -62,7 +69,7 @@ def _shown(
 
 
 def _swept(path: Path, scenario: Scenario, subs: Mapping[str, Scenario], jobs: Mapping[str, Job]) -> Iterator[str]:
-    """What is wrong with the values that x-sweep has."""
+    """Yield what is wrong with the values that x-sweep has."""
     try:
         defaults, values = (sweep_table(scenario, path, key) for key in ("defaults", "values"))
     except InputError as error:
@@ -73,6 +80,7 @@ def _swept(path: Path, scenario: Scenario, subs: Mapping[str, Scenario], jobs: M
     constants = defaults_of((*subs.values(), scenario))
     for wrong in wrong_values(of_subs, {name: value for name, value in constants.items() if value != SAME}):
         yield str(wrong)
+    # A name has one default, or the list of values that x-sweep gives in its place.
     for name, listed in ({name: [value] for name, value in defaults.items()} | values).items():
         for value in listed:
             yield from (f"x-sweep: {wrong}" for wrong in wrong_values(places, {name: str(value)}))

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run completion bash`: what the shell asks for to complete commands, scenarios, campaigns, arguments and options."""
+"""`openbach-run completion bash`: prints the script with which bash completes commands, scenarios,
+campaigns, arguments and options."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,7 @@ def main(argv: list[str]) -> int:
 
 
 def script() -> str:
+    """Return the script for bash."""
     modules = {name: import_module(module) for name, module in command.COMMANDS.items()}
     cases = "\n".join(
         f'    {name}) words="{" ".join(options(module.parser()))}" ;;' for name, module in modules.items()
@@ -60,11 +63,14 @@ def script() -> str:
 
 
 def options(parser: argparse.ArgumentParser) -> Iterable[str]:
-    return [text for action in parser._actions for text in action.option_strings if text.startswith("--")]
+    """Return the long options of a parser."""
+    texts = chain(*(action.option_strings for action in parser._actions))
+    return [text for text in texts if text.startswith("--")]
 
 
 def _content(file: Path) -> Any:
-    """What is in a JSON file; None if it is broken: other scenarios are completed all the same."""
+    """Return the content of a JSON file; None if it is broken: other scenarios are completed all
+    the same."""
     try:
         return read_json(file)
     except InputError:
@@ -72,15 +78,18 @@ def _content(file: Path) -> Any:
 
 
 def _arguments(additions: Additions) -> list[str]:
-    """Of all scenarios: what may be given as NAME=VALUE."""
+    """Return `NAME=` for all arguments and constants of all scenarios, and all values of VPNs."""
     files = [file for file in additions.all("scenarios").values() if file.suffix == ".json"]
-    scenarios = [one for file in files if isinstance(one := _content(file), dict)]
-    names = {name for one in scenarios for name in (*one.get("arguments", ()), *one.get("constants", ()))}
+    names: set[str] = set()
+    for file in files:
+        scenario = _content(file)
+        if isinstance(scenario, dict):
+            names |= {*scenario.get("arguments", ()), *scenario.get("constants", ())}
     return sorted(f"{name}=" for name in names | _vpn_values(additions))
 
 
 def _vpn_values(additions: Additions) -> set[str]:
-    """Of all VPNs: `vpn.cipher` and so on; without those that only a folder gives."""
+    """Return the values of all VPNs (`vpn.cipher` and so on), without those that a folder fixes."""
     folders = [folder for folder in additions.all("vpn-configs").values() if (folder / "up").exists()]
     shared = additions.shared("vpn-configs").values()
     found: set[str] = set()

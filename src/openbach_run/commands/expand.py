@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run expand`: the JSON files that OpenBACH imports, of scenarios written as YAML."""
+"""`openbach-run expand`: writes scenarios given as YAML as the JSON files that OpenBACH imports."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def main(argv: list[str]) -> int:
 
 
 def as_text(scenario: dict[str, Any]) -> str:
-    """Content of the JSON file."""
+    """Return the content of the JSON file."""
     return json.dumps(scenario, indent=2, ensure_ascii=False) + "\n"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run explain`: under which assumptions the published report's claims hold."""
+"""`openbach-run explain`: searches for the assumptions under which the published report's claims
+hold."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +62,12 @@ from openbach_run.yaml_files import read_yaml
 ALTERNATIVES = REPOSITORY / "reports/alternatives"
 TRIED = "tried.csv"
 FIRST_SEED = 101
-"""Of those that search: others than those of a campaign, which then judge what was found."""
+"""The first seed of the search. The seeds of a campaign are others; they judge what was found."""
 KEPT, KEPT_IN_ALL = 0.5, 0.7
-"""Of the budget at most the first part is kept for running what was found with other seeds, and at most the second for that
-and for choices of several alternatives."""
+"""Parts of the budget. At most the first is kept to run with other seeds what was found; at most
+the second is kept for that and for choices of several alternatives."""
 TOGETHER = 3
-"""Time for so many of these is kept."""
+"""Number of choices of several alternatives for which time is kept."""
 DESCRIPTION = """\
 Searches for the assumptions under which the published report's claims hold. Its text
 leaves open, say, in which direction packets are lost and how large the buffer is:
@@ -161,6 +163,8 @@ def main(argv: list[str]) -> int:
     def left_s() -> float:
         return begin_s + budget_s - time.monotonic()
 
+    # Time is kept back: for the verdicts at the end, and, while single alternatives are tried, also
+    # for some choices of several.
     again_s = platform.seconds(platform.to_do([{}], judging)) + platform.seconds(platform.cells({}, judging))
     kept_s = min(again_s, KEPT * budget_s)
     together_s = TOGETHER * platform.seconds(platform.cells({}, searching))
@@ -168,8 +172,11 @@ def main(argv: list[str]) -> int:
     no_more_together = arguments.confirm
 
     def may_try(choice: Choice) -> bool:
-        """Choices of several alternatives are many, and cost much the same: after the first that takes too long only those are
-        looked at that have been begun."""
+        """Return whether there is time to try a choice.
+
+        Choices of several alternatives are many, and cost much the same. After the first that takes
+        too long, only those that have been begun are looked at.
+        """
         nonlocal no_more_together
         if len(choice) > 1 and no_more_together and not platform.is_begun(choice, searching):
             return False
@@ -181,6 +188,7 @@ def main(argv: list[str]) -> int:
 
     before = _several_of(arguments.output / TRIED, assumptions)
     found = search(assumptions, lambda choice: platform.judged(choice, searching), may_try, before)
+    # Interrupted before the first choice was judged: there is nothing to write.
     if not found.tried:
         raise KeyboardInterrupt
     found = replace(found, again=_again(found, platform, judging, left_s))
@@ -213,7 +221,7 @@ def _campaign(name: str) -> Path:
 
 
 def _seeds(screen: int, judging: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Those that search and those that judge."""
+    """Return the seeds that search, and those that judge. Raises InputError."""
     if screen < 1:
         raise InputError(f"--screen {screen}: at least 1")
     searching, others = tuple(range(FIRST_SEED, FIRST_SEED + screen)), parse_seeds(judging)
@@ -223,6 +231,7 @@ def _seeds(screen: int, judging: str) -> tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def _seconds(budget: str | None) -> float:
+    """Return a budget in seconds; infinity if none is given. Raises InputError."""
     if budget is None:
         return float("inf")
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
@@ -233,35 +242,43 @@ def _seconds(budget: str | None) -> float:
 
 @dataclass
 class Platform:
-    """Runs the cells of the claims under a choice of assumptions, and judges the claims by them."""
+    """The runs of the claims' cells under a choice of assumptions, and the verdicts on the
+    claims."""
 
     results: Path
     scenarios: Sequence[Mapping[str, Any]]
     assumptions: Mapping[str, Assumption]
     described: Mapping[str, dict[str, Any]]
     searching: Sequence[int]
-    """The seeds of the search. What they have tried, and what drives the claims, is not run again with another kernel or other
-    Debian packages; verdicts, of ours and of the joint set, are always of those that are here."""
+    """The seeds of the search. Runs of the search, and of what drives the claims, are not repeated
+    for another kernel or other Debian packages. Verdicts on our scenarios and on the joint set
+    always come from runs with what is here."""
     workers: int | None
     quiet: bool
     interrupted: bool = False
     known: dict[Any, Record] = field(default_factory=dict)
-    """A run by `_key`: of several rather one that finished, then one of the newest Debian."""
+    """A run by `_key`. Of several a finished one is preferred, then one with the newest Debian."""
     there: set[str] = field(default_factory=set)
-    """The run_ids of all; one that did not finish would not if it were run again."""
+    """The run_ids of all runs. One that did not finish is included: it would not finish if it were
+    run again."""
     used: dict[str, Record] = field(default_factory=dict)
-    """Those that were judged, by run_id."""
+    """The records that were judged, by run_id."""
 
     def __post_init__(self) -> None:
         self._note(Store(self.results).all())
 
     def judged(self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None = None) -> list[Claim]:
-        """The claims on the orbits that are named, in cells of their own; all if none is. Raises Stop if it is interrupted."""
+        """Return the claims, judged under a choice; run what is missing.
+
+        With `of`, only the claims on the orbits that it names are judged, in cells of their own.
+        Raises Stop if it is interrupted.
+        """
         if not self.quiet:
             print(f"explain: {words(choice)}", file=sys.stderr)
         folder = self.folder(choice, seeds)
         try:
             named = self._named(choice, seeds, of)
+            # Runs of another kernel or Debian count too; run_campaign would execute them again.
             if named.keys() <= self.there:
                 write_campaign(folder, named)
             else:
@@ -277,13 +294,15 @@ class Platform:
         claims = [judge(name, one, claimed) for name, one in self.described.items()]
         if of is None:
             return claims
-        return [
-            replace(one, findings=[each for each in one.findings if (one.name, each.orbit) in of]) for one in claims
-        ]
+        wanted = []
+        for claim in claims:
+            findings = [one for one in claim.findings if (claim.name, one.orbit) in of]
+            wanted.append(replace(claim, findings=findings))
+        return wanted
 
     @property
     def versions(self) -> str:
-        """Of Debian, where there are several."""
+        """Return a sentence on the versions of Debian; "" if there is only one."""
         found: dict[bool, set[str]] = {True: set(), False: set()}
         for one in self.used.values():
             if version := debian_of(one.packages):
@@ -297,38 +316,42 @@ class Platform:
         return scenarios_under(self._cells_of(of), choice, self.assumptions)
 
     def _cells_of(self, of: Collection[Of] | None) -> Sequence[Mapping[str, Any]]:
-        """The scenarios, with the cells of the claims on their orbits that are named."""
+        """Return the scenarios with the cells of the claims on the orbits in `of`; all cells if it
+        is None."""
         if of is None:
             return self.scenarios
-        return [
-            entry
-            for orbit in sorted({orbit for _, orbit in of})
-            for entry in needed(
-                on_orbit(self.scenarios, orbit), [self.described[claim] for claim, its in sorted(of) if its == orbit]
-            )
-        ]
+        entries: list[Mapping[str, Any]] = []
+        for orbit in sorted({orbit for _, orbit in of}):
+            claims = [self.described[claim] for claim, its_orbit in sorted(of) if its_orbit == orbit]
+            entries += needed(on_orbit(self.scenarios, orbit), claims)
+        return entries
 
     def folder(self, choice: Choice, seeds: Sequence[int]) -> Path:
+        """Return the results directory of a choice with these seeds."""
         named = [f"{name}_{value}" for name, value in sorted(choice.items())]
         return self.results / file_name(*(one.replace(" ", "_") for one in (*(named or ["ours"]), _in_words(seeds))))
 
     def cells(self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None = None) -> list[dict[str, str]]:
+        """Return the runs of a choice: `scenario`, arguments and `seed` of each."""
         return cells_of(self._scenarios(choice, of), seeds)
 
     def to_do(
         self, choices: Sequence[Choice], seeds: Sequence[int], of: Collection[Of] | None = None
     ) -> list[dict[str, str]]:
-        """Of the runs of all choices together those that are not there, each once."""
-        runs = {
-            _key(one): one
-            for choice in choices
-            for run_id, one in self._named(choice, seeds, of).items()
-            if run_id not in self.there
-        }
+        """Return the runs of all choices together that do not exist yet, each once."""
+        runs: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
+        for choice in choices:
+            for run_id, one in self._named(choice, seeds, of).items():
+                if run_id not in self.there:
+                    runs[_key(one)] = one
         return list(runs.values())
 
     def _named(self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None) -> dict[str, dict[str, str]]:
-        """The runs of a choice by run_id: for a verdict those of here; else, if all are there, whatever they were run with."""
+        """Return the runs of a choice by run_id.
+
+        For a verdict they are those with the kernel and packages that are here. Else they are known
+        runs, whatever these were run with, if all of them exist.
+        """
         is_verdict = seeds != self.searching and of is None
         cells = self.cells(choice, seeds, of)
         if not is_verdict and all(_key(one) in self.known for one in cells):
@@ -336,18 +359,25 @@ class Platform:
         return runs_of(self._scenarios(choice, of), seeds, self.quiet)
 
     def is_begun(self, choice: Choice, seeds: Sequence[int]) -> bool:
-        """Whether any of its runs is there that ours and the alternatives alone do not have."""
+        """Return whether a run of the choice exists, apart from those that our scenarios and single
+        alternatives have as well."""
         alone = [dict([pair]) for pair in choice.items()]
-        others = {_key(one) for other in ({}, *alone) for one in self.cells(other, seeds)}
-        return any((key := _key(one)) in self.known and key not in others for one in self.cells(choice, seeds))
+        others = set()
+        for other in ({}, *alone):
+            others |= {_key(one) for one in self.cells(other, seeds)}
+        own = {_key(one) for one in self.cells(choice, seeds)} - others
+        return bool(own & self.known.keys())
 
     def seconds(self, runs: Sequence[Mapping[str, str]]) -> float:
-        """How long they take, from what is known of runs like them."""
-        cells = [{name: value for name, value in one.items() if name != "seed"} for one in runs]
+        """Return how long the runs take in s, estimated from similar known runs."""
+        cells = []
+        for one in runs:
+            cells.append({name: value for name, value in one.items() if name != "seed"})
         finished = [one for one in self.known.values() if one.finished]
         return len(runs) * mean_wall_s(cells, finished) / len(cpus_for(self.workers))
 
     def _note(self, records: Sequence[Record]) -> None:
+        """Remember records, the better one of two for the same run."""
         for one in records:
             key = _key({**one.arguments, "scenario": one.scenario, "seed": str(one.seed)})
             if key not in self.known or _worth(one) >= _worth(self.known[key]):
@@ -356,17 +386,18 @@ class Platform:
 
 
 def cells_of(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[dict[str, str]]:
-    """What a campaign file's scenarios run: `scenario`, the arguments in force, and `seed`."""
-    return [
-        {**cell, "scenario": draft.scenario.name, "seed": str(seed)}
-        for draft in _drafts(scenarios, seeds)
-        for cell in draft.cells
-        for seed in seeds
-    ]
+    """Return the runs of a campaign file's scenarios: `scenario`, the arguments in force, and
+    `seed`."""
+    found = []
+    for draft in _drafts(scenarios, seeds):
+        for cell, seed in product(draft.cells, seeds):
+            found.append({**cell, "scenario": draft.scenario.name, "seed": str(seed)})
+    return found
 
 
 def runs_of(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int], quiet: bool) -> dict[str, dict[str, str]]:
-    """The same by run_id: with the kernel and the Debian packages that are here."""
+    """Return the runs of a campaign file's scenarios by run_id, for the kernel and Debian packages
+    that are here."""
     found = {}
     for draft in _drafts(scenarios, seeds):
         inventory = load_inventory(inventory_file(draft.scenario, draft.path, None))
@@ -377,6 +408,7 @@ def runs_of(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int], quiet:
 
 
 def _drafts(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> Iterator[Campaign]:
+    """Yield the campaign of each scenario, not yet checked against the jobs."""
     for entry in scenarios:
         values = {name: tuple(some) for name, some in entry["values"].items()}
         yield draft_of(*_read(entry["scenario"]), values, tuple(seeds), _packages())
@@ -384,7 +416,8 @@ def _drafts(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> Ite
 
 @cache
 def _engine(uses: str, quiet: bool) -> VirtualEngine:
-    """Prepared for what is used, as JSON."""
+    """Return an engine, prepared for what is used. `uses` is JSON, so that it can be a key of the
+    cache."""
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts_of(json.loads(uses), _packages(), _additions())))
     if looks_only():
         if missing := engine.look():
@@ -414,10 +447,11 @@ def _read(scenario: str) -> tuple[Path, Scenario, dict[str, Scenario]]:
 
 
 def on_orbit(scenarios: Sequence[Mapping[str, Any]], orbit: str) -> list[dict[str, Any]]:
-    """Of a campaign file's scenarios what runs on an orbit."""
+    """Return those of a campaign file's scenarios that run on an orbit, with this orbit alone."""
     made = []
     for entry in scenarios:
         values = entry["values"]
+        # Without a value the scenario's own orbit counts, which a cell shows.
         orbits = values.get("orbit") or [cells_of(scenarios_under([entry], {}, {}), (0,))[0].get("orbit")]
         if orbit in orbits:
             made.append({**entry, "values": {**values, "orbit": [orbit]} if "orbit" in values else values})
@@ -425,6 +459,7 @@ def on_orbit(scenarios: Sequence[Mapping[str, Any]], orbit: str) -> list[dict[st
 
 
 def _worth(one: Record) -> tuple[bool, str]:
+    """Return a key by which the better one of two records of a run is greater."""
     return one.finished, debian_of(one.packages) or ""
 
 
@@ -435,7 +470,8 @@ def _key(run: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 def run_campaign(
     folder: Path, scenarios: Sequence[Mapping[str, Any]], seeds: str, workers: int | None, quiet: bool
 ) -> None:
-    """Runs what is not there yet; the campaign's file and table are beside its records."""
+    """Run what does not exist yet, and write the campaign's file and its table beside the
+    records."""
     from openbach_run.commands.run import run
 
     _folder_with_runs(folder)
@@ -443,6 +479,7 @@ def run_campaign(
     file.write_text(yaml.safe_dump({"seeds": list(parse_seeds(seeds)), "scenarios": list(scenarios)}, sort_keys=False))
     options = ["--seeds", seeds, "--results", str(folder), "--with", str(ALTERNATIVES), *(["--quiet"] if quiet else [])]
     options += [] if workers is None else ["--workers", str(workers)]
+    # run prints the table; here it belongs to the campaign's folder.
     table = io.StringIO()
     with redirect_stdout(table):
         run(parser_of_runs().parse_args([str(file), *options]))
@@ -450,7 +487,7 @@ def run_campaign(
 
 
 def write_campaign(folder: Path, named: Mapping[str, Mapping[str, str]]) -> None:
-    """A campaign of runs that are all there, by run_id, as if it had just been run."""
+    """Write a campaign whose runs all exist, by run_id, as if it had just been run."""
     _folder_with_runs(folder)
     runs = []
     for run_id, run in named.items():
@@ -460,7 +497,8 @@ def write_campaign(folder: Path, named: Mapping[str, Mapping[str, str]]) -> None
 
 
 def _folder_with_runs(folder: Path) -> None:
-    """A run that several choices have is executed once."""
+    """Make a campaign's folder. All have one folder of runs, so that a run that several choices
+    have is executed once."""
     folder.mkdir(parents=True, exist_ok=True)
     runs = folder / "runs"
     if not runs.exists():
@@ -471,7 +509,8 @@ def _folder_with_runs(folder: Path) -> None:
 def _forecast(
     platform: Platform, assumptions: Mapping[str, Assumption], searching: Sequence[int], judging: Sequence[int]
 ) -> str:
-    """What there is to do, and how long it takes: a line for each alternative and phase."""
+    """Return a text on what there is to do, and how long it takes: a line for each alternative and
+    phase."""
     lines: list[tuple[str, list[dict[str, str]]]] = []
     every: dict[Any, dict[str, str]] = {}
     alone: list[Choice] = [dict([pair]) for pair in in_turn(assumptions)]
@@ -480,6 +519,7 @@ def _forecast(
         lines.append((words(choice), list(own.values())))
         every |= own
     lines.append((f"alone, {_in_words(searching)}", list(every.values())))
+    # What the search finds is not known yet: lines with `at most` count all runs of a choice.
     lines.append(("each choice of several, at most", platform.cells({}, searching)))
     lines.append((f"all as ours, {_in_words(judging)}", platform.to_do([{}], judging)))
     lines.append((f"the joint set, {_in_words(judging)}, at most", platform.cells({}, judging)))
@@ -492,9 +532,13 @@ def _forecast(
 
 
 def _again(found: Search, platform: Platform, judging: Sequence[int], left_s: Callable[[], float]) -> list[Tried]:
-    """With other seeds what was found, ours beside it, and what has been run with them as a whole before; then, as far as there
-    is time, what drives the claims, each alternative alone in the cells of what it drives. After an interruption only what is
-    there."""
+    """Run with other seeds what was found, and return the results.
+
+    First come our scenarios, for comparison, then what was found, and what has been run with these
+    seeds as a whole before. Then, as far as there is time, each alternative that drives claims is
+    run alone, in the cells of what it drives. After an interruption only what exists already is
+    taken.
+    """
     done: list[Tried] = []
     driving: dict[Pair, Tried] = {}
     run: dict[Pair, set[Of]] = {}
@@ -550,7 +594,8 @@ def _in_words(seeds: Sequence[int]) -> str:
 
 
 def _several_of(tried: Path, assumptions: Mapping[str, Assumption]) -> list[dict[str, str]]:
-    """The choices of several alternatives in a search's tried.csv, as far as the assumptions have them."""
+    """Return the choices of several alternatives in a search's tried.csv that the assumptions still
+    have. Raises InputError."""
     if not tried.exists():
         return []
     with tried.open(encoding="utf-8", newline="") as file:
@@ -560,17 +605,21 @@ def _several_of(tried: Path, assumptions: Mapping[str, Assumption]) -> list[dict
                 f"{tried}: no tried.csv of a search, it has no column choice; give another directory with -o"
             )
         texts = dict.fromkeys(row["choice"] for row in rows)
-    choices = [dict(pair.split(": ", 1) for pair in text.split("; ") if ": " in pair) for text in texts]
-    return [
-        one
-        for one in choices
-        if len(one) > 1
-        and all(name in assumptions and value in assumptions[name].alternatives for name, value in one.items())
-    ]
+    several = []
+    for text in texts:
+        choice = dict(pair.split(": ", 1) for pair in text.split("; ") if ": " in pair)
+        # The file may be of a search with other assumptions.
+        is_known = all(
+            name in assumptions and value in assumptions[name].alternatives for name, value in choice.items()
+        )
+        if len(choice) > 1 and is_known:
+            several.append(choice)
+    return several
 
 
 def debian_of(packages: Sequence[str]) -> str | None:
-    """`13.8`, from base-files of a guest tree, which every release of Debian has anew: 13.8+deb13u8."""
+    """Return the Debian version of a guest tree, `13.8`; None if unknown. Its source is base-files,
+    which every release of Debian has anew: 13.8+deb13u8."""
     found = (re.match(r"base-files_.*\+deb(\d+)u(\d+)_", one) for one in packages)
     return next((f"{one[1]}.{one[2]}" for one in found if one), None)
 
@@ -584,7 +633,8 @@ def _summary(told: Map) -> str:
 
 
 def tried_csv(found: Search) -> str:
-    """A row for each choice and finding; `verdict` by the medians of the search."""
+    """Return the CSV with a row for each choice and finding; `verdict` is by the medians of the
+    search."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["choice", "claim", "part", "orbit", "verdict", "comparisons", "least", "greatest"])

@@ -17,11 +17,11 @@ from openbach_run.satellite import acm, mahimahi, opensand, rtt
 from openbach_run.satellite.job import constellation, link_file
 
 ASSUMED = "assumed: "
-"""Begins a comment that is printed, too."""
+"""The start of a comment that is also printed."""
 RATE_BPS, DELAY_MS = 10e6, 250.0
-"""Of a source that has none."""
+"""The rate and the delay of a source that has none."""
 QUIET_S = 2.0
-"""What takes longer reports its progress."""
+"""Seconds after which a task reports its progress."""
 
 DESCRIPTION = """\
 Makes link files, checks them and draws them. A link file is CSV: from time_s on, a
@@ -145,7 +145,7 @@ def main(argv: list[str]) -> int:
 
 
 Made = tuple[Iterator[link_file.Change], float, list[str]]
-"""Changes, until when they are written, and comments."""
+"""The changes, the time in s until which they are written, and comments."""
 
 
 def _leo(arguments: argparse.Namespace) -> Made:
@@ -195,6 +195,7 @@ def _rtt(arguments: argparse.Namespace) -> Made:
     probes = measured.probes
     until_s = measured.end_s
     if bin_s is not None:
+        # The last bin is whole; rounded, as multiples of 0.1 have an error in binary.
         until_s = round((math.floor(probes[-1].time_s / bin_s) + 1) * bin_s, 9)
     lost = sum(bool(probe.lost) for probe in probes)
     comments = [f"{arguments.file.name}: {len(probes)} probes, {lost} lost{_binned(probes, bin_s)}"]
@@ -207,7 +208,7 @@ def _rtt(arguments: argparse.Namespace) -> Made:
 
 
 def _binned(probes: list[rtt.Probe], bin_s: float | None) -> str:
-    """What became of the lost probes, in words."""
+    """Return a text on what became of the lost probes."""
     if bin_s is not None:
         in_a_bin = len(probes) * bin_s / max(probes[-1].time_s, bin_s)
         few = f", which hold {in_a_bin:.3g} probes: too few for a rate" if in_a_bin < rtt.LEAST_PROBES else ""
@@ -220,7 +221,7 @@ def _binned(probes: list[rtt.Probe], bin_s: float | None) -> str:
 
 
 def _rate_bps(arguments: argparse.Namespace) -> tuple[float, list[str]]:
-    """The rate of each direction, and a comment if nobody has given it."""
+    """Return the rate of each direction, and a comment if the user did not give the rate."""
     if arguments.rate_bps is not None:
         return arguments.rate_bps, []
     return RATE_BPS, [f"{ASSUMED}a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)"]
@@ -229,8 +230,9 @@ def _rate_bps(arguments: argparse.Namespace) -> tuple[float, list[str]]:
 def write(
     changes: Iterable[link_file.Change], until_s: float, comments: list[str], arguments: argparse.Namespace
 ) -> None:
-    """A link file, checked, whole or not at all."""
+    """Write a link file and check it. It is written whole or not at all. Raises InputError."""
     output: Path = arguments.output
+    # Under another name until it is checked.
     new = output.with_name(f".{output.name}.new")
     try:
         with Reporter(arguments.quiet) as reporter:
@@ -246,12 +248,15 @@ def write(
     finally:
         new.unlink(missing_ok=True)
     print(described(output, summary))
+    # Assumptions are shown: the user may not know what the file takes for granted.
     for comment in comments[1:]:
         if comment.startswith(ASSUMED) or arguments.command == "rtt":
             print(f"  {comment}")
 
 
 def described(path: Path, summary: link_file.Summary) -> str:
+    """Return a text on a link file for a person: its length, and rates, delays and losses by
+    direction."""
     repeats = ", then again" if summary.repeats else ""
     lines = [f"{path}: {summary.duration_s:g} s{repeats}, {summary.rows} rows, mean RTT {summary.mean_rtt_ms:.2f} ms"]
     for name, one in (("forward", summary.forward), ("return", summary.back)):
@@ -266,6 +271,7 @@ def described(path: Path, summary: link_file.Summary) -> str:
 
 
 def _shown(changes: Iterable[link_file.Change], until_s: float, reporter: Reporter) -> Iterator[link_file.Change]:
+    """Yield the changes, and show the progress."""
     begun_s = time.monotonic()
     for change in changes:
         if time.monotonic() - begun_s > QUIET_S:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command openbach-run."""
+"""The command openbach-run: its options, its sub-commands and its exit codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ COMMANDS = {
     "package": "openbach_run.openbach.project",
     "serve": "openbach_run.web.command",
 }
-"""First argument → module whose `main(argv)` takes the others and returns the exit code."""
+"""First argument → module, whose `main(argv)` takes the other arguments and returns the exit
+code."""
 
 DESCRIPTION = """\
 Runs an OpenBACH scenario of the SATCOM VPN/PEP testbed in virtual time, once per
@@ -188,7 +189,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Asks for it when it is wanted: git takes longer than the rest of this module."""
+    """The option --version. It asks git only when it is used, since git takes longer than the rest
+    of this module."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from openbach_run.version import version
@@ -205,12 +207,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
+    """Run a command; return its exit code. Known errors become a line on stderr."""
     try:
         if words and words[0] in COMMANDS:
             code: int = import_module(COMMANDS[words[0]]).main(words[1:])
             return code
         arguments = parser().parse_intermixed_args(words)
-        from openbach_run.commands.run import run  # --help, a mistyped option and the other commands need none of it
+        # Late, as it takes long: --help, a mistyped option and the other commands need none of it.
+        from openbach_run.commands.run import run
 
         return run(arguments)
     except InputError as error:
@@ -231,7 +235,10 @@ def _main(words: Sequence[str]) -> int:
 
 
 def _first(error: OSError) -> OSError:
-    """The first error that names a file: what has finished is then written down, which may fail for the same reason."""
+    """Return the first error that names a file.
+
+    After an error the finished runs are written down, and this may fail for the same reason.
+    """
     found, one = error, error.__context__
     while isinstance(one, OSError):
         found = one if one.filename else found

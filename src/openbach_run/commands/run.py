@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run SCENARIO [NAME=VALUE…]`: plans the runs, executes those that are missing, prints the table."""
+"""`openbach-run SCENARIO [NAME=VALUE…]`: plans the runs, executes those that are missing, prints
+the table."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from openbach_run.engine.platform.rest import Controller
 
 REMOTE_RUNS = 256
-"""Runs that wait at a Dask scheduler at the same time."""
+"""The most runs that wait at a Dask scheduler at the same time."""
 TABLE_FORMATS = {
     "table": as_text,
     "markdown": as_markdown,
@@ -56,13 +57,15 @@ TABLE_FORMATS = {
 
 
 Show = Callable[[Path, Sequence[Campaign], Sequence[Record]], None]
-"""Gets the results directory, what was asked for, and the records that there are at the end, in order."""
+"""Called at the end with the results directory, the campaigns that were asked for, and the records
+that exist, in order."""
 
 
 def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
-    """The exit code; what there is at the end goes to `show`, or is printed.
+    """Run a command line; return the exit code. The records go to `show`, or are printed.
 
-    Raises InputError, SetupError, OSError, KeyboardInterrupt."""
+    Raises InputError, SetupError, OSError, KeyboardInterrupt.
+    """
     if arguments.pcap and arguments.scheduler is not None:
         raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
     if arguments.keys and not arguments.pcap:
@@ -82,6 +85,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     for fault in faults(packages):
         print(f"openbach-run: warning: {fault}", file=sys.stderr)
     in_real_time = bool(_chosen(arguments))
+    # Runs on a platform, and runs in real time, go one at a time.
     cpus = (
         [0]
         if controller is not None
@@ -106,8 +110,10 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     with store.opened():
         planned = _planned(campaigns, arguments, packages, additions, controller)
         store.write(asked.FILE, _asked(path, arguments, campaigns, planned))
+        # A finished run without the capture that is now wanted must be run again.
         kept = [CAPTURE] * arguments.pcap + [KEYS] * arguments.keys
         rerun = arguments.rerun or _lack(kept, store, planned)
+        # With a scheduler the numbers of CPUs only say how many runs wait there at the same time.
         executor = Executor(
             store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time=in_real_time
         )
@@ -116,19 +122,24 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
                 if not arguments.quiet and any(one.more_seeds for one in campaigns):
                     executor.first = partial(_show_first, reporter, campaigns, store.runs)
                 executor.execute(planned, reporter)
-        finally:
+        finally:  # after an interruption, too: what has finished is shown
             known = unfold_all(executor.known(planned), store.runs)
             write_parquet(known, store.directory / "results.parquet")
             (show or partial(_print, arguments.format))(store.directory, campaigns, known)
-    lacking = [text for one in campaigns if (text := not_sent(unfold_campaign(one, known), known, store.runs))]
+    texts = [not_sent(unfold_campaign(one, known), known, store.runs) for one in campaigns]
+    lacking = [text for text in texts if text]
     for text in lacking:
         print(f"openbach-run: {text}", file=sys.stderr)
+    # A run without the measure that its table shows counts as a failure, too.
     return int(bool(executor.failed or lacking))
 
 
 def path_of(text: str, additions: Additions) -> Path:
-    """A file here, one of ours (as records name it), or the name of one in scenarios/ or campaigns/. Raises InputError if a
-    bare name is neither."""
+    """Return the path of a scenario or campaign.
+
+    `text` is a file here, one of ours (as records name it), or a name in scenarios/ or campaigns/.
+    Raises InputError if a bare name is none of these.
+    """
     path = Path(text)
     if path.exists():
         return path
@@ -145,11 +156,14 @@ def path_of(text: str, additions: Additions) -> Path:
 def campaigns_of(
     path: Path, arguments: argparse.Namespace, packages: Mapping[str, Package], additions: Additions
 ) -> list[Campaign]:
+    """Return the campaigns of a campaign file, or the one campaign of a scenario. Raises
+    InputError."""
     seeds = None if arguments.seeds is None else parse_seeds(arguments.seeds)
     if _is_campaign_file(path):
         return plan_file(path, arguments.settings, seeds, packages, additions)
     try:
-        in_real_time = bool(_chosen(arguments))  # which is long
+        # A run in real time takes long: one seed, unless more are asked for.
+        in_real_time = bool(_chosen(arguments))
         return [plan(path, arguments.settings, FIRST_SEEDS if in_real_time and seeds is None else seeds, packages)]
     except Malformed as error:
         raise InputError(f"{path}: {error}") from error
@@ -160,7 +174,8 @@ def _is_campaign_file(path: Path) -> bool:
 
 
 def _controller(arguments: argparse.Namespace) -> Controller | None:
-    """The platform that executes the runs, if it is one. Raises InputError for options that do not go with it."""
+    """Return the platform that executes the runs; None if no platform does. Raises InputError for
+    options that do not go with it."""
     if arguments.engine != "controller":
         if arguments.controller is not None:
             raise InputError("--controller needs --engine controller")
@@ -171,13 +186,14 @@ def _controller(arguments: argparse.Namespace) -> Controller | None:
         raise InputError("--locked: a platform's hosts have the packages that they have; debian.lock is of the guest")
     if arguments.workers not in (None, 1) or arguments.scheduler is not None:
         raise InputError("--workers, --scheduler: a platform has one set of hosts, its runs go one at a time")
-    from openbach_run.engine.platform.rest import CONTROLLER_FILE, Controller, read_access  # with requests
+    # Late, as it imports requests.
+    from openbach_run.engine.platform.rest import CONTROLLER_FILE, Controller, read_access
 
     return Controller(read_access(arguments.controller, Path(CONTROLLER_FILE)))
 
 
 def _check_real_time(arguments: argparse.Namespace) -> None:
-    """Raises InputError for options that do not go with real time."""
+    """Check the options. Raises InputError for those that do not go with real time."""
     if clock_named(arguments.clock) != VIRTUAL and arguments.engine != "virtual":
         raise InputError(
             f"--clock {arguments.clock} is of the virtual engine; the time of --engine {arguments.engine} is always real"
@@ -198,7 +214,8 @@ def _planned(
     additions: Additions,
     controller: Controller | None,
 ) -> list[PlannedRun]:
-    """The runs of all campaigns, each once, with the engine of its scenario (which has just the jobs that it starts)."""
+    """Return the runs of all campaigns, each once, with the engine of their scenario. An engine has
+    only the jobs that its scenario starts."""
     planned: dict[str, PlannedRun] = {}
     with Reporter(arguments.quiet) as reporter:
         for campaign in campaigns:
@@ -216,7 +233,11 @@ def _looked(
     additions: Additions,
     controller: Controller | None,
 ) -> tuple[list[PlannedRun], str]:
-    """The same, with nothing made for them; or what would have to be, without which nobody knows the names of the runs."""
+    """Return the runs of all campaigns without making anything for them, and "".
+
+    If something must be made first, no run is returned, and the name of that thing: without it the
+    names of the runs are not known.
+    """
     planned: dict[str, PlannedRun] = {}
     for campaign in campaigns:
         inventory = _inventory(campaign, arguments, additions, controller)
@@ -236,7 +257,7 @@ def _runs(
     inventory: Inventory,
     engine: Engine,
 ) -> dict[str, PlannedRun]:
-    """The runs of a campaign by their names."""
+    """Return the runs of a campaign by their names."""
     measures = campaign.measures
     if arguments.engine == "native":
         measures = {**measures, **_measures_natively(campaign, packages, additions, engine)}
@@ -248,7 +269,8 @@ def _runs(
 def _measures_natively(
     campaign: Campaign, packages: Mapping[str, Package], additions: Additions, engine: Engine
 ) -> Declared:
-    """What is measured beside. Raises InputError for what this host has no means for."""
+    """Return the measures that the native engine adds. Raises InputError for values that this host
+    cannot run."""
     from openbach_run.campaign.needs import check_host
     from openbach_run.engine.native import cpu
     from openbach_run.engine.native.engine import NativeEngine
@@ -265,6 +287,7 @@ def _engine(
     additions: Additions,
     controller: Controller | None,
 ) -> Engine:
+    """Return the engine that the options choose, for the jobs and folders that a campaign uses."""
     if controller is not None:
         check_platform_mtus(campaign.values)
         from openbach_run.engine.platform.engine import ControllerEngine
@@ -295,7 +318,8 @@ def _engine(
 def _inventory(
     campaign: Campaign, arguments: argparse.Namespace, additions: Additions, controller: Controller | None
 ) -> Inventory:
-    """What the campaign runs on. A platform has its own entities, and says itself which are missing."""
+    """Return the inventory that the campaign runs on. Raises InputError for entities that it does
+    not have; a platform has its own entities, and says itself which are missing."""
     given = arguments.inventory
     if given is not None and not given.exists():
         given = additions.find("topologies", str(given)) or given
@@ -303,6 +327,7 @@ def _inventory(
     inventory = load_inventory(file)
     if arguments.engine == "virtual":
         check_size(inventory, file)
+    # Every entity that a scenario names must be in the inventory.
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()) if controller is None else ():
         for finding in unknown_entities(scenario, inventory):
             raise InputError(f"{campaign.path}: {scenario.name}: {finding} ({file})")
@@ -310,35 +335,45 @@ def _inventory(
 
 
 def _options(controller: Controller | None, arguments: argparse.Namespace) -> list[str]:
-    """Those of the command that say what and where a run is executed."""
+    """Return the options of the command that say what is executed, and where."""
     if controller is None:
-        chosen = [word for name, value in _chosen(arguments).items() for word in (f"--{name}", value)]
-        return [*_path_options(arguments), *chosen]
+        options = _path_options(arguments)
+        for name, value in _chosen(arguments).items():
+            options += [f"--{name}", value]
+        return options
     platform = ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
     return [*_path_options(arguments), *platform]
 
 
 def _chosen(arguments: argparse.Namespace) -> dict[str, str]:
-    """Engine and clock, as far as they are not those of virtual time: no report takes such runs for the same as others."""
-    return {name: value for name in ("engine", "clock") if (value := getattr(arguments, name)) != VIRTUAL}
+    """Return engine and clock, without those of virtual time. A report keeps runs with other ones
+    apart."""
+    every = {"engine": arguments.engine, "clock": arguments.clock}
+    return {name: value for name, value in every.items() if value != VIRTUAL}
 
 
 def _shown(path: Path) -> str:
-    """As from the checkout, if it is in there."""
+    """Return the text of a path: relative to the checkout if it is in there."""
     file = path.resolve()
     return str(file.relative_to(REPOSITORY) if file.is_relative_to(REPOSITORY) else path)
 
 
 def _path_options(arguments: argparse.Namespace) -> list[str]:
+    """Return the options that name additions, jobs and the inventory."""
     paths = [("--with", one) for one in arguments.additions] + [("--jobs", one) for one in arguments.jobs]
     if arguments.inventory is not None:
         paths.append(("--inventory", arguments.inventory))
-    return [word for option, path in paths for word in (option, _shown(path))]
+    words: list[str] = []
+    for option, path in paths:
+        words += [option, _shown(path)]
+    return words
 
 
 def _asked(
     path: Path, arguments: argparse.Namespace, campaigns: Sequence[Campaign], planned: Sequence[PlannedRun]
 ) -> Iterator[str]:
+    """Yield the text of the file that says what was asked for: the command, the runs, and their
+    commit."""
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
     options += _path_options(arguments) if arguments.engine == "controller" else _options(None, arguments)
     command = shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options])
@@ -349,12 +384,14 @@ def _asked(
 
 
 def commit() -> str | None:
-    """Of this checkout; None where it is none, or has changes that no commit has."""
+    """Return the commit of this checkout; None if this is no checkout, or has uncommitted
+    changes."""
     command = ["git", "-C", str(REPOSITORY), "status", "--porcelain=v2", "--branch", "--no-ahead-behind"]
     try:
         told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
         return None
+    # Lines with # are about the branch; every other line is a change.
     is_clean = all(line.startswith("# ") for line in told)
     return next((line.split()[2] for line in told if line.startswith("# branch.oid ")), None) if is_clean else None
 
@@ -366,6 +403,7 @@ def _results_directory(name: str) -> Path:
 
 
 def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """Print warnings and notes on a campaign to stderr."""
     jobs = {name: package.job for name, package in packages.items()}
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
         for finding in lint(scenario, jobs):
@@ -375,11 +413,12 @@ def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
 
 
 def _lack(files: Sequence[str], store: Store, planned: Sequence[PlannedRun]) -> bool:
+    """Return whether any run lacks any of these files."""
     return not all((store.runs / one.spec.run_id / name).exists() for one in planned for name in files)
 
 
 def _show_first(reporter: Reporter, campaigns: Sequence[Campaign], runs: Path, known: Sequence[Record]) -> None:
-    """The tables of the first seed, if others are to come."""
+    """Show the tables of the first seed, if other seeds are to come."""
     once = [replace(one, more_seeds=()) for one in campaigns]
     done = unfold_all([one for one in known if one.seed == once[0].seeds[0]], runs)
     if len(done) < len(known) or any(len(one.every_seed) > 1 for one in campaigns):

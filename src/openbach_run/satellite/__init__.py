@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Link files: satellite links whose rate, delay and loss change with time.
 
-What a link file is, and the constellation, are with the job that plays them.
+The job that plays link files defines what they are; it also has the constellation.
 """
 
 import sys

@@ -28,7 +28,8 @@ from link_file import Change, State
 
 @dataclass(frozen=True)
 class Modcod:
-    """`efficiency` in bit per symbol, `es_n0_db` for quasi error-free reception without implementation losses."""
+    """A modulation and code rate. `efficiency` is in bit per symbol; `es_n0_db` is in dB, for quasi
+    error-free reception without implementation losses."""
 
     name: str
     efficiency: float
@@ -65,11 +66,12 @@ MODCODS = (
     Modcod("32APSK 8/9", 4.397854, 15.69),
     Modcod("32APSK 9/10", 4.453027, 16.05),
 )
-"""ETSI EN 302 307-1, table 13 (FECFRAME of 64800 bits, no pilots)."""
+"""The MODCODs of ETSI EN 302 307-1, table 13 (FECFRAME of 64800 bits, no pilots)."""
 
 
 class Acm(Model):
-    """ValueError for what is out of range, and for a clear sky in which nothing gets through."""
+    """The parameters of the link. Raises ValueError for what is out of range, and for a clear sky
+    in which nothing gets through."""
 
     clear_sky_es_n0_db: float = parameter(14.5, -20, 40, "Es/N0 without rain")
     rate_bps: float = parameter(10e6, 10e3, 1e12, "of the forward direction in clear sky")
@@ -93,16 +95,19 @@ class Acm(Model):
 
 
 def best(es_n0_db: float) -> Modcod | None:
-    """The most efficient MODCOD that needs no more."""
+    """Return the most efficient MODCOD that needs no more than this Es/N0; None if there is
+    none."""
     return max((one for one in MODCODS if one.es_n0_db <= es_n0_db), key=lambda one: one.efficiency, default=None)
 
 
 def fades_db(parameters: Acm) -> Iterator[float]:
-    """The attenuation, every `step_s`; endless. The process begins anywhere in its distribution."""
+    """Yield the attenuation in dB, every `step_s`; endless. The process begins anywhere in its
+    distribution."""
     random = Random(parameters.seed)
     kept = math.exp(-parameters.step_s / parameters.correlation_s)
 
     def normal() -> float:
+        # inv_cdf is not defined for 0.
         return NormalDist().inv_cdf(random.random() or 0.5)
 
     x = normal()
@@ -112,10 +117,12 @@ def fades_db(parameters: Acm) -> Iterator[float]:
 
 
 def modcods(parameters: Acm) -> Iterator[Modcod | None]:
-    """What is sent with, every `step_s`; None where nothing gets through; endless."""
+    """Yield the MODCOD in use, every `step_s`; endless. None means that nothing gets through."""
     used: Modcod | None = None
     for fade_db in fades_db(parameters):
         usable_db = parameters.clear_sky_es_n0_db - fade_db - parameters.margin_db
+        # Down at once, as nothing would get through; up only with the hysteresis, so as not to
+        # flap.
         up = best(usable_db - parameters.hysteresis_db)
         if used and used.es_n0_db > usable_db:
             used = best(usable_db)
@@ -125,7 +132,7 @@ def modcods(parameters: Acm) -> Iterator[Modcod | None]:
 
 
 def changes(parameters: Acm) -> Iterator[Change]:
-    """The link's state at 0 s, then whenever the MODCOD changes; endless."""
+    """Yield the link's state at 0 s, then whenever the MODCOD changes; endless."""
     clear_sky = best(parameters.clear_sky_es_n0_db - parameters.margin_db)
     assert clear_sky
     symbols_per_s = parameters.rate_bps / clear_sky.efficiency

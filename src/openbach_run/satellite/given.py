@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The satellites and link files that arguments name: checked before any run begins."""
+"""A check of the satellites and link files that arguments name, before any run begins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from openbach_run.units import number
 
 
 def read_link_file(path: Path) -> str:
-    """The text of a link file without a mistake. Raises InputError with the line of the first one."""
+    """Return the text of a link file without a mistake. Raises InputError with the line of the
+    first one."""
     try:
         link_file.check(path)
     except link_file.LinkFileError as error:
@@ -33,16 +34,17 @@ LINK_FILE = "link_file"
 ORBIT = "orbit"
 """The argument that names a satellite."""
 Presets = Mapping[str, Preset]
-"""By the names of the satellites."""
+"""Satellite's name → its preset."""
 
 
 def read_presets(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, Preset]:
-    """The presets of those names that have a file. Raises InputError with the line of the first mistake."""
+    """Return the presets of those names that have a file. Raises InputError with the line of the
+    first mistake."""
     return {name: read_preset(files[name]) for name in names if name in files}
 
 
 def read_preset(file: Path) -> Preset:
-    """The preset of a file. Raises InputError with the line of the first mistake."""
+    """Return the preset of a file. Raises InputError with the line of the first mistake."""
     try:
         preset = presets.read(file)
         if preset.link_file:
@@ -53,8 +55,11 @@ def read_preset(file: Path) -> Preset:
 
 
 def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
-    """The values of a cell with those that are in force on its link in place of `preset`: what its satellite has, or the
-    default. Of the two ways to name a buffer one is `none`. Raises InputError."""
+    """Return a cell with the values in force on its link in place of `preset`.
+
+    They are those of its satellite, or else the defaults. Of the two ways to name a buffer one is
+    `none`. Raises InputError.
+    """
     preset = of_orbits.get(cell.get(ORBIT, ""))
     try:
         texts = presets.in_force(cell, preset or Preset()) if preset or LINK_FILE in cell else {}
@@ -62,6 +67,8 @@ def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
         raise InputError(str(error)) from error
     if preset is None or PRESET not in cell.values():
         return dict(cell)
+    # A preset's buffer may be `2BDP`; a scenario with buffer_bdp has an argument of its own for
+    # that.
     if "buffer_bdp" in cell:
         bdp = texts["buffer"].removesuffix("BDP")
         in_bdp = cell.get("buffer", PRESET) in (PRESET, NONE) and bdp != texts["buffer"]
@@ -70,7 +77,8 @@ def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
 
 
 def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
-    """What of its satellite a cell of these values does not have."""
+    """Return a note if a value of the cell replaces the constellation of its satellite; else an
+    empty list."""
     orbit = cell.get(ORBIT, "")
     if orbit not in of_orbits or not of_orbits[orbit].constellation:
         return []
@@ -84,8 +92,11 @@ def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
 def is_random(
     cell: Mapping[str, str], of_satellites: Presets | None = None, impairments: Mapping[str, Path] | None = None
 ) -> bool:
-    """Whether packets are lost or delayed at random on a link of the cell: as its values say, or a file that they name
-    (one that cannot be read may). `same` is the value of another argument, which counts by itself."""
+    """Return whether packets are lost or delayed at random on a link of the cell.
+
+    Its values may say so, or a file that they name; a file that cannot be read counts as random.
+    `same` is the value of another argument, which counts by itself.
+    """
     if any(number(cell.get(name, "")) for name in RANDOM):
         return True
     profiles = Additions().all("impairments") if impairments is None else impairments
@@ -101,6 +112,7 @@ def is_random(
 
 
 def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> bool:
+    """Return whether a satellite's preset loses or delays packets at random in this cell."""
     if preset.link_file:
         return _loses_at_random(str(preset.link_file))
     left_to_it = name != ORBIT and PRESET in cell.values()
@@ -108,6 +120,7 @@ def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> 
 
 
 def _loses_at_random(file: str) -> bool:
+    """Return whether a link file loses packets at random; True if it cannot be read."""
     try:
         return _lossy(file, Path(file).stat().st_mtime_ns)
     except (OSError, ValueError):
@@ -116,11 +129,13 @@ def _loses_at_random(file: str) -> bool:
 
 @lru_cache
 def _lossy(file: str, changed_ns: int) -> bool:
-    """Kept: the cells of a campaign have the same files."""
+    """Return whether a link file is random. It is cached: the cells of a campaign have the same
+    files. `changed_ns` is only a key of the cache."""
     return link_file.check(file).is_random
 
 
 def _is_random_profile(file: Path | None) -> bool:
+    """Return whether an impairment profile is random; True if there is no such profile."""
     if file is None:
         return True
     profile = read_json(file)

@@ -19,7 +19,7 @@ PACKET_BITS = 1500 * 8
 
 
 def read_trace(path: Path) -> list[int]:
-    """Times in ms, ascending, the last above 0. Raises LinkFileError."""
+    """Return the times of a trace in ms, ascending, the last above 0. Raises LinkFileError."""
     times_ms: list[int] = []
     for number, text in lines(path):
         if not TIME.fullmatch(text):
@@ -33,7 +33,7 @@ def read_trace(path: Path) -> list[int]:
 
 
 def changes(up_ms: Sequence[int], down_ms: Sequence[int], bin_ms: int, delay_ms: float) -> Iterator[Change]:
-    """One period: that of the longer trace, in which the shorter one repeats."""
+    """Yield one period: that of the longer trace, in which the shorter one repeats."""
     period_ms = max(up_ms[-1], down_ms[-1])
     rates = {"forward": rates_bps(down_ms, bin_ms, period_ms), "return": rates_bps(up_ms, bin_ms, period_ms)}
     for number in range(-(-period_ms // bin_ms)):
@@ -42,7 +42,10 @@ def changes(up_ms: Sequence[int], down_ms: Sequence[int], bin_ms: int, delay_ms:
 
 
 def rates_bps(times_ms: Sequence[int], bin_ms: int, period_ms: int) -> list[float]:
-    """Of each bin in `period_ms`, the last one perhaps shorter. A packet at t belongs to the millisecond that ends at t."""
+    """Return the rate in bit/s of each bin in `period_ms`; the last bin may be shorter.
+
+    A packet at t belongs to the millisecond that ends at t.
+    """
     packets = [0] * -(-period_ms // bin_ms)
     for begun_ms in range(0, period_ms, times_ms[-1]):
         for time_ms in times_ms:

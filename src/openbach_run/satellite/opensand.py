@@ -17,11 +17,11 @@ from link_file import Change, LinkFileError, State, lines
 
 ROW = re.compile(r"([0-9]{1,7})\s+([0-9]{1,7})")
 Delays = list[tuple[int, int]]
-"""Time in refresh periods, delay in ms; ascending."""
+"""Pairs of time in refresh periods and delay in ms, ascending."""
 
 
 def read_delays(path: Path) -> Delays:
-    """Raises LinkFileError."""
+    """Return the delays of a file. Raises LinkFileError."""
     delays: dict[int, int] = {}
     for number, text in lines(path):
         if text and not text.startswith("#"):
@@ -37,7 +37,7 @@ def read_delays(path: Path) -> Delays:
 
 
 def delay_ms(delays: Delays, time: int) -> int:
-    """What OpenSAND sets `time` refresh periods after its start."""
+    """Return the delay in ms that OpenSAND sets `time` refresh periods after its start."""
     place = bisect_left(delays, (time,))
     if place in (0, len(delays)):
         return delays[0 if place == 0 else -1][1]
@@ -46,7 +46,10 @@ def delay_ms(delays: Delays, time: int) -> int:
 
 
 def changes(terminal: Delays, gateway: Delays, refresh_period_ms: int, rate_bps: float) -> Iterator[Change]:
-    """Both directions alike, from 0 s to the last line of either: the delays of both hops together."""
+    """Yield the delays of both hops together, from 0 s to the last line of either file.
+
+    Both directions have the same delay.
+    """
     for time in range(max(terminal[-1][0], gateway[-1][0]) + 1):
         state = State(rate_bps, delay_ms(terminal, time) + delay_ms(gateway, time), 0.0)
         yield Change(time * refresh_period_ms / 1000, "forward", state)
@@ -54,7 +57,8 @@ def changes(terminal: Delays, gateway: Delays, refresh_period_ms: int, rate_bps:
 
 
 def repeat_s(terminal: Delays, gateway: Delays, refresh_period_ms: int) -> float:
-    """After how long OpenSAND's `loop` begins again. Raises ValueError for hops that do so at different times."""
+    """Return the time in s after which OpenSAND's `loop` begins again. Raises ValueError for hops
+    that do so at different times."""
     last, other = terminal[-1][0], gateway[-1][0]
     if last != other:
         raise ValueError(

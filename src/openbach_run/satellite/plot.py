@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A link file as a figure: rate, delay and loss of both directions over time."""
+"""The figure of a link file: rate, delay and loss of both directions over time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
 
 def draw(file: Path, output: Path) -> None:
-    """One period of the file. Raises LinkFileError, and ValueError for a figure of unknown kind."""
+    """Draw one period of the file. Raises LinkFileError, and ValueError for a figure of unknown
+    kind."""
     kind = output.suffix.removeprefix(".")
     if kind not in METADATA:
         raise ValueError(f"{output}: a figure ends in .{', .'.join(METADATA)}")
@@ -41,6 +42,7 @@ def draw(file: Path, output: Path) -> None:
         delays.set_ylabel("one-way delay (ms)")
         losses.set(ylabel="loss (%)", xlabel="time (s)", xlim=(0, shown_s))
         losses.set_ylim(bottom=0)
+        # Under another name until it is whole: an error leaves no half figure.
         new = output.with_name(f".{output.name}.new")
         try:
             figure.savefig(new, format=kind, metadata=METADATA[kind])

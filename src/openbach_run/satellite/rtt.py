@@ -37,24 +37,28 @@ LIKE_AN_ANSWER = re.compile(r"bytes from .*icmp_seq")
 BEGIN = re.compile("PING ")
 SENT = re.compile("([0-9]+) packets transmitted(?:.*, time ([0-9]+) ?ms)?")
 SEQUENCE_NUMBERS = 1 << 16
-"""An ICMP sequence number has 16 bits; ping begins again at 0."""
+"""The number of ICMP sequence numbers, which have 16 bits; ping begins again at 0."""
 OUT_OF_ORDER = 50
-"""An answer that is more probes late than this belongs to another run of ping."""
+"""The most probes that an answer may be late; a later one belongs to another run of ping."""
 PROBES = 10_000_000
 IRTT_LOST = {"false": "", "true": "unknown", "true_up": "return", "true_down": "forward"}
 USUAL_INTERVAL_S = 1.0
-"""Of ping."""
+"""The time between two probes of ping by default."""
 DELAY_BIN_S = 1.0
 LEAST_PROBES, LEAST_LOST = 100, 20
-"""Of a share that is a rate: with 20 lost probes its standard error is a fifth of it."""
+"""The least probes, and lost probes, of a share that is a rate: with 20 lost probes its standard
+error is a fifth of it."""
 UNLIKELY = 0.01
-"""Probability below which rows of lost probes are no chance."""
+"""The probability below which rows of lost probes are not explained by chance."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A packet sent at `time_s` after the first one. `lost` is "" if it was answered after `rtt_ms`, else the direction in
-    which it was lost: "forward", "return" or "unknown"."""
+    """A packet sent at `time_s` after the first one.
+
+    `lost` is "" if it was answered after `rtt_ms`, else the direction in which it was lost:
+    "forward", "return" or "unknown".
+    """
 
     time_s: float
     rtt_ms: float
@@ -62,20 +66,24 @@ class Probe:
 
 
 class Measured(NamedTuple):
-    """Probes in the order of their time, from 0 s on, of which at least one was answered; what was assumed of them."""
+    """Probes in the order of their time, from 0 s on, and what was assumed of them. At least one
+    was answered."""
 
     probes: list[Probe]
     assumed: list[str]
 
     @property
     def end_s(self) -> float:
-        """When the next probe would have been sent."""
+        """Return the time in s at which the next probe would have been sent."""
         return round(self.probes[-1].time_s + _period_s(self.probes), 9)
 
 
 def read(path: Path, interval_s: float | None) -> Measured:
-    """The probes of a file. `interval_s` is the time between two of ping's, which else are as ping says or, if it does not, a
-    second apart. Raises LinkFileError."""
+    """Return the probes of a file. Raises LinkFileError.
+
+    `interval_s` is the time between two probes of ping. Without it ping's own times count, or a
+    second if ping wrote none.
+    """
     head = _head(path)
     if head.startswith(GZIP) or head.removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
         measured = Measured(_irtt(path, compressed=head.startswith(GZIP)), [])
@@ -93,7 +101,10 @@ def read(path: Path, interval_s: float | None) -> Measured:
 
 
 def changes(probes: list[Probe], bin_s: float | None, rate_bps: float) -> Iterator[Change]:
-    """Delay and loss over time; what has no answer keeps the delay before. With `bin_s` loss, too, is that of each bin."""
+    """Yield delay and loss over time. Where nothing was answered, the delay before it stays.
+
+    With `bin_s` the loss, too, is that of each bin.
+    """
     if bin_s is not None:
         delays = losses = _bins(probes, bin_s)
     else:
@@ -111,21 +122,27 @@ def changes(probes: list[Probe], bin_s: float | None, rate_bps: float) -> Iterat
 
 
 Groups = list[tuple[float, list[Probe]]]
-"""From when on, and the probes of that time."""
+"""Pairs of a time in s and the probes from then on."""
 
 
 def _bins(probes: list[Probe], bin_s: float) -> Groups:
-    """The probes of each bin that has any."""
+    """Return the probes of each bin that has any."""
     grouped = groupby(probes, key=lambda probe: math.floor(probe.time_s / bin_s))
     return [(round(number * bin_s, 9), list(sent)) for number, sent in grouped]
 
 
 def _loss_windows(probes: list[Probe]) -> Groups:
-    """The probes by outages, and between these by windows that are long enough for a share that is a rate: what is left at
-    the end is part of the last one. A window that an outage interrupts goes on after it."""
+    """Return the probes by outages, and between these by windows with enough probes for a rate.
+
+    Too few probes at the end are part of the last window. A window that an outage interrupts goes
+    on after it.
+    """
     rows = _rows(probes)
     least = _least_outage(rows)
-    others = [probe for row in rows if not _is_outage(row, least) for probe in row]
+    others: list[Probe] = []
+    for row in rows:
+        if not _is_outage(row, least):
+            others += row
     windows: list[list[Probe]] = [[]]
     for probe in others:
         whole = len(windows[-1]) >= LEAST_PROBES and sum(bool(one.lost) for one in windows[-1]) >= LEAST_LOST
@@ -146,26 +163,32 @@ def _loss_windows(probes: list[Probe]) -> Groups:
 
 
 def outages(probes: list[Probe]) -> list[list[Probe]]:
-    """The rows of lost probes that are outages."""
+    """Return the rows of lost probes that are outages."""
     rows = _rows(probes)
     least = _least_outage(rows)
     return [row for row in rows if _is_outage(row, least)]
 
 
 def _rows(probes: list[Probe]) -> list[list[Probe]]:
-    """Probes in a row that were all answered, or all lost."""
+    """Return the probes in rows that were all answered, or all lost."""
     return [list(row) for _, row in groupby(probes, key=lambda probe: bool(probe.lost))]
 
 
 def _is_outage(row: Sequence[Probe], least: int) -> bool:
+    """Return whether a row of probes is an outage. `least` is the least length of one; 0 if there
+    is none."""
     return bool(row[0].lost) and len(row) >= least > 1
 
 
 def _least_outage(rows: list[list[Probe]]) -> int:
-    """From how many lost probes on a row of them is an outage: there are so many of these rows that chance would not make
-    them, if it lost what is no outage. 0 if there is none."""
+    """Return the least length of a row of lost probes that is an outage; 0 if there is no outage.
+
+    There are more rows of this length than chance would make, if it lost only what is no outage.
+    """
     probes = sum(map(len, rows))
     lengths = [len(row) for row in rows if row[0].lost]
+    # A row that is an outage raises the share of lost probes, and so what chance seems to make. So
+    # take the outages found out, and look again, until nothing changes.
     least, found = 0, -1
     while found != least:
         found = least
@@ -181,7 +204,8 @@ def _least_outage(rows: list[list[Probe]]) -> int:
 
 
 def _at_least(count: int, expected: float) -> float:
-    """The probability of at least so many, where so many are expected (Poisson)."""
+    """Return the probability of at least `count` events, where `expected` are expected
+    (Poisson)."""
     if count == 0:
         return 1.0
     term = total = math.exp(-expected)
@@ -192,11 +216,15 @@ def _at_least(count: int, expected: float) -> float:
 
 
 def _losses_pct(sent: list[Probe]) -> dict[str, float]:
+    """Return the loss in % by direction, from the probes that were sent."""
     lost = [probe.lost for probe in sent if probe.lost]
     answered = len(sent) - len(lost)
+    # A probe survives both directions: with the same probability in each, it is the root of the
+    # share.
     if "unknown" in lost:
         each_pct = 100 * (1 - math.sqrt(answered / len(sent)))
         return {"forward": each_pct, "return": each_pct}
+    # Only probes that passed the return direction could be lost in the forward direction.
     arrived = answered + lost.count("forward")
     return {
         "forward": 100 * lost.count("forward") / arrived if arrived else 0.0,
@@ -214,8 +242,11 @@ def _head(path: Path) -> bytes:
 
 @dataclass
 class _Run:
-    """A run of ping: by sequence number when an answer came (if ping wrote that) and after how long, and what is in the
-    summary at its end."""
+    """A run of ping.
+
+    `answers` has, by sequence number, when an answer came (None if ping did not write it) and after
+    how many ms. `sent` and `sending_s` are from the summary at its end.
+    """
 
     answers: dict[int, tuple[float | None, float]] = field(default_factory=dict)
     newest: int = 0
@@ -224,28 +255,34 @@ class _Run:
     sending_s: float | None = None
 
     def is_of_another(self, sequence: int) -> bool:
-        """Whether the answer to this one is that of another run: it is there already, or too late."""
+        """Return whether an answer belongs to another run: its number is there already, or it is
+        too late."""
         if sequence < self.newest - SEQUENCE_NUMBERS // 2:
             return False  # the numbers begin again
         return self.wrapped + sequence in self.answers or sequence < self.newest - OUT_OF_ORDER
 
     def add(self, sequence: int, replied_s: float | None, rtt_ms: float) -> None:
+        """Add an answer."""
+        # A number far below the newest: the 16 bits began again at 0.
         if sequence < self.newest - SEQUENCE_NUMBERS // 2:
             self.wrapped += SEQUENCE_NUMBERS
         self.newest = sequence
         self.answers[self.wrapped + sequence] = replied_s, rtt_ms
 
     def span(self) -> tuple[int, int]:
-        """The numbers of the first and the last probe. ping counts them from 1 (iputils) or 0 (BSD)."""
+        """Return the numbers of the first and the last probe. ping counts them from 1 (iputils) or
+        0 (BSD)."""
         first = (0 if 0 in self.answers else 1) if self.sent else min(self.answers)
         return first, max(*self.answers, first + self.sent - 1)
 
     def dated(self) -> list[tuple[int, float]]:
-        """Number and time of sending, where ping wrote when the answer came."""
+        """Return number and time of sending of the probes for which ping wrote when the answer
+        came."""
         return [(number, at_s - rtt_ms / 1000) for number, (at_s, rtt_ms) in self.answers.items() if at_s is not None]
 
     def period_s(self) -> float | None:
-        """Time between two probes, if ping tells: by the first and the last answer, or the summary."""
+        """Return the time between two probes, from the first and the last answer, or from the
+        summary; None if ping does not tell."""
         if len(dated := self.dated()) > 1:
             (low, low_s), (high, high_s) = min(dated), max(dated)
             return max((high_s - low_s) / (high - low), 1e-6)
@@ -255,7 +292,10 @@ class _Run:
 
 
 def _ping(path: Path, interval_s: float | None) -> Measured:
-    """Missing numbers were lost; those before the first and after the last answer are known from the summary at the end."""
+    """Return the probes of ping's output. Missing numbers were lost.
+
+    The summary at the end tells how many were lost before the first answer and after the last.
+    """
     runs = [run for run in _runs(path) if run.answers or run.sent]
     if not any(run.answers for run in runs):
         return Measured([], [])
@@ -282,7 +322,8 @@ def _ping(path: Path, interval_s: float | None) -> Measured:
 
 
 def _runs(path: Path) -> list[_Run]:
-    """The runs of ping in a file: each begins with a line `PING …`, or where the numbers begin again without a reason."""
+    """Return the runs of ping in a file. One begins with a line `PING …`, or where the numbers
+    begin again without a reason."""
     runs = [_Run()]
     for number, text in lines(path):
         if BEGIN.match(text) and runs[-1].answers:
@@ -307,19 +348,22 @@ def _runs(path: Path) -> list[_Run]:
 
 
 def _refuse_overlaps(path: Path, runs: list[_Run]) -> None:
-    times_s = [[at_s for _, at_s in run.dated()] for run in runs]
+    times_s = []
+    for run in runs:
+        times_s.append([at_s for _, at_s in run.dated()])
     for before, after in pairwise(filter(None, times_s)):
         if min(after) < max(before):
             raise LinkFileError(path, "two runs of ping were at the same time: give a file with one of them")
 
 
 def _period_s(probes: Sequence[Probe]) -> float:
-    """The usual time between two probes."""
+    """Return the usual time between two probes in s."""
     gaps_s = [after.time_s - before.time_s for before, after in pairwise(probes) if after.time_s > before.time_s]
     return median(gaps_s) if gaps_s else USUAL_INTERVAL_S
 
 
 def _irtt(path: Path, compressed: bool) -> list[Probe]:
+    """Return the probes of irtt's JSON. Raises LinkFileError."""
     try:
         with gzip.open(path) if compressed else path.open("rb") as file:
             text = file.read(FILE_BYTES + 1)
@@ -347,6 +391,7 @@ def _irtt(path: Path, compressed: bool) -> list[Probe]:
 
 
 def _csv(path: Path) -> Measured:
+    """Return the probes of a CSV file. Raises LinkFileError."""
     columns: list[str] = []
     runs: list[list[Probe]] = [[]]
     assumed: list[str] = []
@@ -381,7 +426,7 @@ def _csv(path: Path) -> Measured:
 
 
 def _appended(runs: list[list[Probe]]) -> list[Probe]:
-    """The probes of several measurements one after the other, from 0 s on."""
+    """Return the probes of several measurements one after the other, from 0 s on."""
     probes: list[Probe] = []
     start_s = 0.0
     for run in runs:

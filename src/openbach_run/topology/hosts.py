@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts and the networks that join them: an inventory, as `inventory` reads it from a file and the guest builds it.
+"""The hosts and the networks that join them: an inventory, which `inventory` reads from a file and
+the guest builds.
 
-Only the standard library: the guest gets an Inventory by its `to_dict`, in run.json.
+It uses only the standard library: the guest gets an Inventory in the form of its `to_dict`, in
+run.json.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ MTU = 1500
 
 
 class Network(NamedTuple):
-    """A link between two hosts, or a LAN of more, which share a switch. `address` and `ipv6` are with mask
-    (10.10.1.0/24, fd00:10::/64); `mtu` is in bytes, as Linux counts it: without the Ethernet header."""
+    """A link between two hosts, or a LAN of more, which share a switch.
+
+    `address` and `ipv6` are with mask (10.10.1.0/24, fd00:10::/64). `mtu` is in bytes, as Linux
+    counts it: without the Ethernet header.
+    """
 
     address: str
     ipv6: str | None = None
@@ -25,7 +30,8 @@ class Network(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """A host's end of a network. `address` and `ipv6` are bare (10.10.1.1); the masks are the network's."""
+    """A host's end of a network. `address` and `ipv6` are bare (10.10.1.1); the masks are the
+    network's."""
 
     name: str
     network: str
@@ -34,19 +40,27 @@ class Interface(NamedTuple):
 
 
 class Route(NamedTuple):
-    """`to` is `default` or an address with mask (10.10.4.0/24); `via` is a neighbour's address, whose family is the
-    route's. Of two routes to the same place the one with the lower metric is taken (none is 0)."""
+    """A route of a host.
+
+    `to` is `default` or an address with mask (10.10.4.0/24). `via` is a neighbour's address; its
+    family is the route's. Of two routes to the same place the one with the lower metric is taken;
+    None is 0.
+    """
 
     to: str
     via: str
     metric: int | None = None
     table: int | None = None
-    """None is the main table."""
+    """The number of the routing table; None is the main table."""
 
 
 class Rule(NamedTuple):
-    """Packets from `source` to `destination` (addresses with mask, None for all) are routed by `table`: a number, or
-    `main`. With `except_default` a default route of that table does not count, and the next rule is looked at."""
+    """A rule that selects a routing table.
+
+    Packets from `source` to `destination` (addresses with mask, None for all) are routed by
+    `table`: a number, or `main`. With `except_default` a default route of that table does not
+    count, and the next rule is looked at.
+    """
 
     source: str | None
     destination: str | None
@@ -57,7 +71,8 @@ class Rule(NamedTuple):
 class Host(NamedTuple):
     """An OpenBACH entity: a machine of the real platform, a network namespace of the local one.
 
-    `name` is the namespace's, and the host's in captures; `role` says what the host is for, and several may have the same.
+    `name` is the name of the namespace, and of the host in captures. `role` says what the host is
+    for; several hosts may have the same role.
     """
 
     entity: str
@@ -70,28 +85,31 @@ class Host(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """All hosts, in the inventory's order, and all networks by name."""
+    """The hosts, in the inventory's order, and the networks by name."""
 
     hosts: tuple[Host, ...]
     networks: dict[str, Network]
 
     @property
     def interfaces(self) -> int:
-        """How many there are, with those of the switches of LANs."""
+        """Return the number of interfaces, including those of the switches of LANs."""
         return sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in self.attached())
 
     def host(self, entity: str) -> Host | None:
+        """Return the host of an entity; None if there is none."""
         return next((host for host in self.hosts if host.entity == entity), None)
 
     def attached(self) -> Iterator[tuple[str, list[tuple[Host, Interface]]]]:
-        """(network, the interfaces in it) for each network that has any, in the order of networks and hosts."""
+        """Yield each network that has interfaces, with these and their hosts, in the order of
+        networks and hosts."""
         for network in self.networks:
             ends = [(host, port) for host in self.hosts for port in host.interfaces if port.network == network]
             if ends:
                 yield network, ends
 
     def neighbours(self, host: Host) -> Iterator[tuple[Interface, list[Interface]]]:
-        """(own interface, those of the other hosts in its network) for each interface of the host."""
+        """Yield each interface of the host, with the interfaces of the other hosts in its
+        network."""
         for port in host.interfaces:
             yield (
                 port,
@@ -105,6 +123,7 @@ class Inventory(NamedTuple):
             )
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the inventory as values that JSON has."""
         hosts = [
             {
                 **host._asdict(),
@@ -118,7 +137,7 @@ class Inventory(NamedTuple):
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Inventory:
-        """The inverse of to_dict, for data that it made: nothing is checked."""
+        """Return the inventory that to_dict made this data from. Nothing is checked."""
         return Inventory(
             hosts=tuple(
                 Host(

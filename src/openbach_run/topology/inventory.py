@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads hosts, networks and routes from an Ansible inventory: inventory.yml, whose head says what is in it, and those of
-topologies/."""
+"""A reader of hosts, networks and routes from an Ansible inventory.
+
+Inventories are inventory.yml, whose head describes its keys, and those of topologies/.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 ENTITY_PREFIX = "satvpn_"
-"""Entities have it, because OpenBACH starts none whose name another project has, too; a host's own name is without it."""
+"""The prefix of entities, because OpenBACH starts none whose name another project has as well. A
+host's own name is without it."""
 HOST_KEYS = ("satvpn_role", "satvpn_forwarding", "satvpn_interfaces", "satvpn_routes", "satvpn_rules")
 GROUP_KEYS = ("vars", "hosts", "children")
 GLOBAL_KEYS = ("satvpn_networks",)
@@ -51,12 +54,14 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def load_inventory(path: Path) -> Inventory:
-    """Read and check an Ansible YAML inventory. Raises InputError: file, key, what would be right."""
+    """Read and check an Ansible YAML inventory. Raises InputError with the file, the key, and what
+    would be right."""
     return _Reader(path).inventory(read_yaml(path))
 
 
 def check_size(inventory: Inventory, file: Path) -> None:
-    """Raises InputError for more interfaces than a guest of the virtual engine has."""
+    """Check the number of interfaces. Raises InputError for more than a guest of the virtual engine
+    can have."""
     if inventory.interfaces > INTERFACES_MAX:
         raise InputError(
             f"{file}: {inventory.interfaces} interfaces, with those of the switches; the virtual engine has at most "
@@ -66,14 +71,15 @@ def check_size(inventory: Inventory, file: Path) -> None:
 
 
 def agent_addresses(path: Path) -> dict[str, str]:
-    """Where Ansible, and so the controller, reaches each entity's agent (`ansible_host`). Nothing of it goes into a run."""
+    """Return the address of each entity's agent (`ansible_host`), for Ansible and so for the
+    controller. No run depends on it."""
     reader, content = _Reader(path), read_yaml(path)
     variables = {entity: values for entity, _, values in reader.hosts(content["all"], "all", {})}
     return {entity: str(values["ansible_host"]) for entity, values in variables.items() if "ansible_host" in values}
 
 
 class _Reader:
-    """Turns the parsed YAML into an Inventory; every complaint names the file and the key."""
+    """A reader that turns parsed YAML into an Inventory. Each error names the file and the key."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -83,6 +89,8 @@ class _Reader:
         return InputError(f"{self.path}: {key}: {message}")
 
     def mapping(self, value: object, key: str) -> dict[str, Any]:
+        """Return a value that is a mapping with names as keys; empty for None. Raises
+        InputError."""
         if value is None:
             return {}
         if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
@@ -90,7 +98,8 @@ class _Reader:
         return value
 
     def entry(self, value: object, key: str, keys: Keys, required: Iterable[str]) -> dict[str, Any]:
-        """A mapping with the keys `required` and no others than `keys`, which have values of their types."""
+        """Return a mapping that has all keys `required`, no others than `keys`, and values of their
+        types. Raises InputError."""
         entry = self.mapping(value, key)
         for name, given in entry.items():
             if name not in keys:
@@ -106,6 +115,7 @@ class _Reader:
     def entries(
         self, value: object, key: str, keys: Keys, required: tuple[str, ...]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the place and the content of each entry of a list. Raises InputError."""
         if value is None:
             return
         if not isinstance(value, list):
@@ -114,10 +124,12 @@ class _Reader:
             yield f"{key}[{index}]", self.entry(item, f"{key}[{index}]", keys, required)
 
     def within(self, number: int | None, key: str, low: int, high: int) -> None:
+        """Check the range of a number. Raises InputError if it is out of range."""
         if number is not None and not low <= number <= high:
             raise self.error(key, f"{number} is out of range: {low} to {high}")
 
     def inventory(self, content: object) -> Inventory:
+        """Return the checked inventory of a file's content. Raises InputError."""
         top = self.mapping(content, "top level")
         if "all" not in top:
             raise self.error("top level", "the key `all` is missing: an Ansible inventory begins with it")
@@ -125,13 +137,15 @@ class _Reader:
         self.read_networks(self.mapping(group.get("vars"), "all.vars").get("satvpn_networks"))
         variables: dict[str, tuple[str, dict[str, Any]]] = {}
         for entity, key, values in self.hosts(group, "all", {}):
+            # A host may be in several groups: their variables are merged, as Ansible does.
             _, known = variables.get(entity, ("", {}))
             variables[entity] = (key, {**known, **values})
-        hosts = [
-            self.host(entity, key, values)
-            for entity, (key, values) in variables.items()
-            if any(name in HOST_KEYS for name in values if name != "satvpn_forwarding")
-        ]
+        # Other hosts of the file are Ansible's alone; satvpn_forwarding may be a variable of all.
+        own_keys = {*HOST_KEYS} - {"satvpn_forwarding"}
+        hosts = []
+        for entity, (key, values) in variables.items():
+            if own_keys & values.keys():
+                hosts.append(self.host(entity, key, values))
         if not hosts:
             raise self.error("all", "no host has a satvpn_role: there is nothing to run a scenario on")
         inventory = Inventory(tuple(hosts), self.networks)
@@ -144,7 +158,8 @@ class _Reader:
     def hosts(
         self, group: dict[str, Any], key: str, inherited: dict[str, Any]
     ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """(entity, key, variables) of each host below a group; a closer variable wins, as in Ansible."""
+        """Yield the entity, key and variables of each host below a group. A closer variable wins,
+        as in Ansible."""
         for name in group:
             if name not in GROUP_KEYS:
                 raise self.error(
@@ -161,16 +176,19 @@ class _Reader:
             yield from self.hosts(self.mapping(child, where), where, known)
 
     def check_variables(self, values: Iterable[str], key: str) -> None:
+        """Check the names of variables. Raises InputError for one that is likely misspelled."""
         for name in values:
             if name.startswith("satvpn_") and name not in HOST_KEYS + GLOBAL_KEYS:
                 known = f"{_near(name, HOST_KEYS)}there are {_listed(HOST_KEYS)}"
                 raise self.error(f"{key}.{name}", f"no such variable; {known}")
+            # Other variables are Ansible's; one that is much like ours is likely misspelled.
             if name not in HOST_KEYS + GLOBAL_KEYS and (meant := _near(name, HOST_KEYS + GLOBAL_KEYS, 0.8)):
                 raise self.error(f"{key}.{name}", f"is not read; {meant}".rstrip())
 
     # Networks
 
     def read_networks(self, value: object) -> None:
+        """Read and check the networks. Raises InputError, also for two whose addresses overlap."""
         key = "all.vars.satvpn_networks"
         known: dict[str, list[IPNetwork]] = {}
         for name, given in self.mapping(value, key).items():
@@ -190,7 +208,8 @@ class _Reader:
             raise self.error(key, "missing: the networks' names and addresses, like `access: 10.10.1.0/24`")
 
     def network(self, given: object, key: str) -> Network:
-        """An address with mask, or a mapping that has more."""
+        """Return the network of an address with mask, or of a mapping that has more keys. Raises
+        InputError."""
         entry: dict[str, Any] = (
             {"address": given} if isinstance(given, str) else self.entry(given, key, NETWORK_KEYS, ())
         )
@@ -208,6 +227,7 @@ class _Reader:
         return Network(str(address), ipv6, mtu)
 
     def check_networks(self, inventory: Inventory) -> None:
+        """Check the hosts of each network. Raises InputError."""
         for name, ends in inventory.attached():
             key = f"all.vars.satvpn_networks.{name}"
             hosts = [host for host, _ in ends]
@@ -228,6 +248,7 @@ class _Reader:
     # Hosts
 
     def host(self, entity: str, key: str, values: dict[str, Any]) -> Host:
+        """Return the host of an entity's variables. Raises InputError."""
         self.check_variables(values, key)
         name = entity.removeprefix(ENTITY_PREFIX)
         if not NAME.fullmatch(name):
@@ -275,11 +296,16 @@ class _Reader:
             raise self.error(f"{key}.address", f"{address} is not in {network} ({within})")
         if address in (within.network_address, within.broadcast_address):
             raise self.error(f"{key}.address", f"{address} addresses the whole network {within}, not a host")
+        # The host's number in the network, which its IPv6 address has, too.
         number = int(address) - int(within.network_address)
         return Interface(name, network, str(address), self.ipv6(key, entry.get("ipv6"), network, number))
 
     def ipv6(self, key: str, given: str | None, network: str, number: int) -> str | None:
-        """The interface's IPv6 address: as given, else with the same number in the network as its IPv4 address."""
+        """Return the interface's IPv6 address; None if its network has no IPv6 addresses.
+
+        Without a given address, its number in the network is that of its IPv4 address. Raises
+        InputError.
+        """
         text = self.networks[network].ipv6
         if text is None:
             if given is not None:
@@ -314,7 +340,10 @@ class _Reader:
         return Rule(source, destination, str(table), entry.get("except_default", False))
 
     def destination(self, key: str, text: str, version: int | None = None) -> str:
-        """The addresses, with mask, of a network's name or of an address; of this version of IP, if there is one."""
+        """Return the addresses, with mask, of a network's name or of an address. Raises InputError.
+
+        With `version` they are of this version of IP.
+        """
         if text in self.networks:
             network = self.networks[text]
             if version == 6 and network.ipv6 is None:
@@ -332,6 +361,8 @@ class _Reader:
         return str(found)
 
     def address(self, text: str, key: str, version: int | None = None) -> IPAddress:
+        """Return an address of a text. Raises InputError for any other text, or another version of
+        IP."""
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
@@ -345,6 +376,8 @@ class _Reader:
     # All hosts together
 
     def check_names(self, hosts: list[Host]) -> None:
+        """Check that names are unique. Raises InputError for two hosts, or two interfaces of a
+        host, with one name."""
         for index, host in enumerate(hosts):
             for other in hosts[:index]:
                 if other.name == host.name:
@@ -356,6 +389,7 @@ class _Reader:
                     )
 
     def check_addresses(self, hosts: list[Host]) -> None:
+        """Check that addresses are unique. Raises InputError for one that two interfaces have."""
         owners: dict[str, str] = {}
         for host in hosts:
             for address in chain.from_iterable((port.address, port.ipv6) for port in host.interfaces):
@@ -365,14 +399,13 @@ class _Reader:
                     owners[address] = host.entity
 
     def check_routes(self, inventory: Inventory) -> None:
+        """Check routes and rules. Raises InputError for a route through no neighbour, a second
+        route to a place, and a rule with an empty table."""
         for host in inventory.hosts:
-            neighbours = [
-                address
-                for _, others in inventory.neighbours(host)
-                for other in others
-                for address in (other.address, other.ipv6)
-                if address is not None
-            ]
+            neighbours: list[str] = []
+            for _, others in inventory.neighbours(host):
+                for other in others:
+                    neighbours += [address for address in (other.address, other.ipv6) if address is not None]
             for index, route in enumerate(host.routes):
                 key = f"{host.entity}.satvpn_routes[{index}]"
                 if route.via not in neighbours:
@@ -393,7 +426,7 @@ class _Reader:
 
 
 def _place(route: Route) -> tuple[object, ...]:
-    """What two routes must not have in common."""
+    """Return the key of a route; two routes of a host must not have the same."""
     return route.to, ":" in route.via, route.metric or 0, route.table
 
 
@@ -402,14 +435,16 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """`did you mean x? `, or nothing."""
-    from difflib import get_close_matches  # not at start: an inventory that is right has no use for it
+    """Return `did you mean x? ` for the most similar name; "" if none is similar."""
+    # Late: an inventory that is right has no use for it.
+    from difflib import get_close_matches
 
     close = get_close_matches(name, list(known), 1, likeness)
     return f"did you mean {close[0]}? " if close else ""
 
 
 def _short(value: object) -> str:
+    """Return a value as text of at most 60 characters."""
     try:
         text = json.dumps(value, default=str)
     except (TypeError, ValueError):  # a date is no key of JSON

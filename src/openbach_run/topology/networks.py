@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MTUs as values of a scenario: NETWORK_mtu is that of the inventory's network NETWORK."""
+"""The MTUs that a scenario's values give: the value NETWORK_mtu is for the inventory's network
+NETWORK."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from openbach_run.topology.references import listed
 OF_INVENTORY = "inventory"
 SUFFIX = "_mtu"
 MTU_LEAST, MTU_LEAST_IPV6 = 576, 1280
-"""What every host takes (RFC 791, 3.1), and what IPv6 needs (RFC 8200)."""
+"""The least MTU in bytes that every host takes (RFC 791, 3.1), and that IPv6 needs (RFC 8200)."""
 
 
 def given_mtus(values: Mapping[str, str]) -> dict[str, str]:
-    """By network, what is not the inventory's."""
+    """Return the MTUs that replace those of the inventory, by network."""
     return {
         name.removesuffix(SUFFIX): value
         for name, value in values.items()
@@ -26,8 +27,11 @@ def given_mtus(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_mtus(networks: Mapping[str, Mapping[str, Any]], values: Mapping[str, str]) -> None:
-    """Raises InputError for a network that the inventory (as Inventory.to_dict has it) does not have, and for an MTU that it
-    cannot have."""
+    """Check the MTUs in a cell's values. `networks` is in the form of Inventory.to_dict.
+
+    Raises InputError for a network that the inventory does not have, and for an MTU that the
+    network cannot have.
+    """
     for name, value in given_mtus(values).items():
         if name not in networks:
             raise InputError(f"{name}{SUFFIX}={value}: the inventory has no network {name}; it has {listed(networks)}")
@@ -37,14 +41,16 @@ def check_mtus(networks: Mapping[str, Mapping[str, Any]], values: Mapping[str, s
 
 
 def with_mtus(inventory: Mapping[str, Any], values: Mapping[str, str]) -> Mapping[str, Any]:
-    """An inventory, as Inventory.to_dict has it, with the MTUs that values give to its networks."""
+    """Return an inventory, in the form of Inventory.to_dict, with the MTUs that values give to its
+    networks."""
     mtus = {name: {"mtu": int(value)} for name, value in given_mtus(values).items()}
     networks = {name: {**network, **mtus.get(name, {})} for name, network in inventory.get("networks", {}).items()}
     return {**inventory, "networks": networks} if mtus else inventory
 
 
 def check_platform_mtus(values: Mapping[str, tuple[str, ...]]) -> None:
-    """Raises InputError for values that a real platform cannot follow: no scenario changes its networks."""
+    """Check values for a real platform, whose networks no scenario changes. Raises InputError for
+    values that it cannot follow."""
     for name, several in values.items():
         if name.endswith(SUFFIX) and set(several) != {OF_INVENTORY}:
             raise InputError(

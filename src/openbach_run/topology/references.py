@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""References to what an inventory says: ENTITY.NETWORK.WHAT, WHAT being address, ipv6 or interface (its name), or
-NETWORK.WHAT: address or ipv6, with mask, or mtu."""
+"""A resolver of references to an inventory.
+
+A reference is one of
+
+    ENTITY.NETWORK.WHAT     WHAT is address, ipv6 or interface (its name)
+    NETWORK.WHAT            WHAT is address or ipv6, with mask, or mtu
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from openbach_run.topology.hosts import Inventory
 
 
 def value_of(reference: str, inventory: Inventory) -> str:
-    """What ENTITY.NETWORK.WHAT or NETWORK.WHAT is in an inventory. Raises InputError."""
+    """Return the value of a reference ENTITY.NETWORK.WHAT or NETWORK.WHAT. Raises InputError."""
     place, _, what = reference.rpartition(".")
     entity, _, name = place.rpartition(".")
     if name not in inventory.networks:
@@ -38,4 +43,5 @@ def value_of(reference: str, inventory: Inventory) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
+    """Return names as text; "none" if there are none."""
     return ", ".join(names) or "none"
