@@ -8,7 +8,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos fuzz house golden bump-debian modules kernel-tests openbach scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint test unit guest vpns pep chaos fuzz house golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: kernel-rebase kernel-export
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
@@ -17,7 +17,7 @@ check: lint test
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/bump_debian.py tests/kernel_rebase.py jobs/vpn/lists.py
+	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/bump_debian.py tests/kernel_rebase.py tests/openbach_jobs.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py docs/man/manual.py
 	MYPYPATH=src:kernel/tests $(DEV) mypy kernel/tests/*.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
@@ -67,6 +67,10 @@ kernel-tests: # the kernel's own tests, with our patches and without: two kernel
 
 openbach: # a real OpenBACH from a checkout, in namespaces, and this project on it: an hour of two cores, root; make openbach OPENBACH=CHECKOUT
 	$(DEV) python tests/openbach/run.py $(OPENBACH)
+
+openbach-jobs: # OpenBACH's own jobs in a guest, and the table of docs/openbach.md: make openbach-jobs OPENBACH=DIR EXTRA=DIR
+	$(DEV) python tests/openbach_jobs.py $(abspath $(OPENBACH) $(EXTRA)) $(NAMES)
+	OPENBACH=$(abspath $(OPENBACH)) EXTRA=$(abspath $(EXTRA)) $(DEV) python -m pytest tests/guest/test_openbach_jobs.py
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py

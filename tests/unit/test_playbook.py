@@ -53,7 +53,7 @@ def read(place: Path, playbook: str, program: str = "import argparse\n") -> Inst
         ("apt: {name: iperf3-openbach}", {"iperf3"}),
         ("apt: {name: \"{{ 'ntp' if ansible_distribution_release not in ['trixie'] else 'ntpsec' }}\"}", {"ntpsec"}),
         ("pip: {name: pyftpdlib, state: latest}", {"python3-pyftpdlib"}),
-        ("pip: {name: ['blinker==1.7.0', python-iptables]}", {"python3-blinker", "python3-iptables"}),
+        ("pip: {name: ['blinker==1.7.0', python-iptables]}", {"python3-blinker", "python3-iptables", "libc-bin"}),
         ("block:\n  - apt: {name: [netcat]}\n  rescue:\n  - apt: {name: [netcat-openbsd]}", {"netcat-openbsd"}),
     ],
 )

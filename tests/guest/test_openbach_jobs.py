@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two agents with OpenBACH's own wireguard job: packets cross their tunnel. It needs the checkouts of `make openbach-jobs`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "tests"))
+import openbach_jobs
+
+CHECKOUTS = [Path(path) for name in ("OPENBACH", "EXTRA") if (path := os.environ.get(name))]
+
+
+@pytest.mark.skipif(
+    len(CHECKOUTS) < 2, reason="OPENBACH and EXTRA name no checkouts: make openbach-jobs OPENBACH=… EXTRA=…"
+)
+def test_a_tunnel_of_upstreams_job_carries_packets() -> None:
+    assert openbach_jobs.tried("wireguard", openbach_jobs.CASES["wireguard"], CHECKOUTS) == ""

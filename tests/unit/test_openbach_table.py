@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of OpenBACH's own jobs in the documentation is what `make openbach-jobs` has recorded."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from openbach_run.paths import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "tests"))
+import openbach_jobs
+
+
+def test_the_table_says_what_was_recorded() -> None:
+    known = json.loads(openbach_jobs.FILE.read_text())
+    begin, end = openbach_jobs.MARKERS
+    shown = openbach_jobs.DOCUMENT.read_text().partition(begin)[2].partition(end)[0]
+    assert shown.strip() == openbach_jobs.table(known)
+
+
+def test_every_job_of_upstream_is_in_it() -> None:
+    schemas = json.loads((REPOSITORY / "tests/data/job_schemas.json").read_text())
+    assert set(json.loads(openbach_jobs.FILE.read_text())) == set(schemas) == set(openbach_jobs.CASES)
+
+
+def test_what_does_not_run_has_a_reason() -> None:
+    known = json.loads(openbach_jobs.FILE.read_text())
+    assert all(one["why"] for one in known.values() if not one["runs"])
