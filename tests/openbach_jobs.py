@@ -237,7 +237,7 @@ CASES: dict[str, Case] = {
     "d-itg_gaming": Case(
         (Step("server", "d-itg_gaming", {"destination": {"dest_addr": SERVER}}),
          Step("client", "d-itg_gaming", {"source": {
-             "src_addr": CLIENT, "dest_addr": SERVER, "duration": 5, "game_played": "Quake3"}})), "packet_loss",
+             "src_addr": CLIENT, "dest_addr": SERVER, "duration": 5, "game_played": "Quake3"}})), "packet_loss (%)",
         does="sends a game's statistics"),
     "dashjs_client": Case((Step("client", "dashjs_client", {"dst_ip": SERVER, "protocol": "http/1.1"}),)),
     "ftp_srv": Case(
