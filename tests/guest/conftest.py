@@ -103,7 +103,7 @@ def run_cells(tmp_path_factory: pytest.TempPathFactory) -> RunCells:
         if key not in done:
             results = tmp_path_factory.mktemp("results")
             options = ["--seeds", seeds, "--results", str(results), *(["--pcap"] if pcap else [])]
-            ended = command(f"scenarios/{scenario}.json", *arguments, *options)
+            ended = command(f"scenarios/{scenario}.yml", *arguments, *options)
             assert ended.returncode == 0, ended.stderr
             done[key] = records(results)
         return done[key]

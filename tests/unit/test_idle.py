@@ -19,7 +19,7 @@ DARK = "time_s,rate_bps,delay_ms,loss_pct\n0,10000000,250,0\n5,,,100\n6,,,0\n"
 
 
 def campaign(scenario: str, *settings: str) -> Campaign:
-    return plan(ROOT / f"scenarios/{scenario}.json", settings, None, PACKAGES)
+    return plan(ROOT / f"scenarios/{scenario}.yml", settings, None, PACKAGES)
 
 
 def notes(scenario: str, *settings: str) -> list[str]:
@@ -145,7 +145,7 @@ def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count:
     additions = Additions.beside_ours([tmp_path])
     packages = load_packages(additions.jobs, additions)
     for scenario, setting in (("geo", "orbit=trace"), ("multipath", "first=trace")):
-        planned = plan(ROOT / f"scenarios/{scenario}.json", [setting, "vpn=none", "cc=cubic"], None, packages)
+        planned = plan(ROOT / f"scenarios/{scenario}.yml", [setting, "vpn=none", "cc=cubic"], None, packages)
         assert len(planned.every_seed) == count
     with pytest.raises(InputError, match=r"delay_ms=20: the satellite's .*trace\.csv has rate and delay over time"):
         plan(ROOT / "scenarios/geo.json", ["orbit=trace", "delay_ms=20"], None, packages)

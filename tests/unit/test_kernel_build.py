@@ -93,6 +93,7 @@ def make_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(kernel, "MADE_HEADERS", (".config",))
     monkeypatch.setattr(image, "unpack", unpacked)
     monkeypatch.setattr(image, "needs_among", lambda archives: {})
+    monkeypatch.setattr(image, "postinst", lambda archive: "")
     monkeypatch.setattr(Package, "source", lambda package, archives: "")
     monkeypatch.setattr(image, "compile_python", lambda *_: None)
     beside = Package("openvpn", "2", "all", "pool/openvpn.deb", "a" * 64, 0)

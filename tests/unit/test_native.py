@@ -35,7 +35,7 @@ ALL = Host(frozenset(FEATURES), frozenset({"reno", "cubic"}))
 
 
 def campaign(scenario: str, *settings: str) -> Campaign:
-    return plan(REPOSITORY / f"scenarios/{scenario}.json", settings, (1,), PACKAGES)
+    return plan(REPOSITORY / f"scenarios/{scenario}.yml", settings, (1,), PACKAGES)
 
 
 def refused(host: Host, scenario: str, *settings: str) -> str:

@@ -46,5 +46,5 @@ def test_what_follows_another_value_is_set_where_it_is_also_without_the_function
     """Numbers of functions stay: taken as positions, three of four proxies had another congestion control."""
     without = read_scenario(GEO, JOBS).with_functions_of({"nat": "none"}).with_constants({"cc_pep": "bbr"})
     started = [one.get("start_job_instance", {}) for one in without.functions]
-    set_here = [one["pep"]["run"]["cc"] for one in started if "run" in one.get("pep", {})]
+    set_here = [one["satpep"]["run"]["cc"] for one in started if "run" in one.get("satpep", {})]
     assert set_here == 4 * [[["$cc_pep"]]]

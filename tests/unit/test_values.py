@@ -58,7 +58,7 @@ DECLARED = [
     for job in JOBS.values()
     for path, argument in arguments(job)
     if argument.choices or set(argument.limits) & set(limits.RANGE)
-    if (job.name, argument.name) not in (("pep", "cc"), ("file_transfer", "cc"))  # these programs ask the kernel
+    if (job.name, argument.name) not in (("satpep", "cc"), ("file_transfer", "cc"))  # these programs ask the kernel
 ]
 
 
@@ -197,7 +197,7 @@ OF_THE_TABLE = [
 )
 def test_no_guest_starts_for_a_value_that_its_job_refuses(scenario: str, setting: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        plan(ROOT / f"scenarios/{scenario}.json", setting.split(), (1,), PACKAGES)
+        plan(ROOT / f"scenarios/{scenario}.yml", setting.split(), (1,), PACKAGES)
 
 
 TOGETHER = [
@@ -215,7 +215,7 @@ TOGETHER = [
     for duration in ("0", "5")
     for more in ({}, {"streams": "2"}, {"own_cc": "yes"})
 ] + [
-    ("pep", {"run": {"program": program, name: value}})
+    ("satpep", {"run": {"program": program, name: value}})
     for program in ("satpep", "pepsal")
     for name, value in (("initcwnd", "10"), ("client_leg", "mss=1300"), ("server_leg", "mss=1300"), ("cc", "bbr"))
 ]  # fmt: skip
@@ -315,7 +315,7 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
     [("web", "http=1.1,2", 0), ("web", "http=2,3", 1), ("geo", "cc=cubic,bbr2", 0), ("geo", "http=none,3", 1)],
 )
 def test_what_a_value_does_not_act_on_is_noted_once(scenario: str, setting: str, count: int) -> None:
-    campaign = plan(ROOT / f"scenarios/{scenario}.json", setting.split(), (1,), PACKAGES)
+    campaign = plan(ROOT / f"scenarios/{scenario}.yml", setting.split(), (1,), PACKAGES)
     noted = notes_of(campaign, PACKAGES)
     assert len(noted) == count
     assert all("cc acts on TCP only" in text for text in noted)
@@ -383,9 +383,9 @@ def test_a_job_that_never_ends_is_refused_where_nothing_stops_it() -> None:
 @pytest.mark.parametrize(("scenario", "setting"), [("lan_ping", "pings=0"), ("lan_ping", "ping_s=0")])
 def test_no_guest_starts_for_pings_that_never_end(scenario: str, setting: str) -> None:
     with pytest.raises(InputError, match="would never end"):
-        plan(ROOT / f"scenarios/{scenario}.json", [setting], (1,), PACKAGES)
+        plan(ROOT / f"scenarios/{scenario}.yml", [setting], (1,), PACKAGES)
 
 
 @pytest.mark.parametrize("scenario", ["multi_flow", "multi_flow_loss", "voip", "multipath"])
 def test_ours_stop_what_never_ends(scenario: str) -> None:
-    plan(ROOT / f"scenarios/{scenario}.json", [], (1,), PACKAGES)
+    plan(ROOT / f"scenarios/{scenario}.yml", [], (1,), PACKAGES)
