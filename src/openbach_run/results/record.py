@@ -174,6 +174,7 @@ class Record:
         Nothing else is taken from its command: the record may be somebody else's, and an option
         could name a directory of code. Raises InputError if a word looks like an option.
         """
+        # The command is `openbach-run SCENARIO …`. Without a scenario "-" is refused below.
         scenario = (self._command_words()[1:2] or ["-"])[0]
         words = [scenario, *(f"{name}={value}" for name, value in self.arguments.items())]
         if wrong := [word for word in words if word.startswith("-")]:
@@ -246,6 +247,7 @@ class Store:
     def _clean_up(self) -> None:
         """Bring back replaced records whose replacement never came, and remove unfinished ones."""
         for replaced in self.runs.glob("*.replaced"):
+            # If the new record is there, the old one is no longer needed.
             if (place := replaced.with_suffix("")).exists():
                 run_files.remove(replaced)
             else:
@@ -348,6 +350,7 @@ class Store:
                 fields["capture_hash"] = f"sha256:{before}"
             if _wrong(fields):
                 return None
+            # Many records have the same arguments: each text is in memory once.
             fields["arguments"] = {intern(name): intern(value) for name, value in fields["arguments"].items()}
             return Record(**fields)
         except (OSError, TypeError, ValueError, KeyError, AttributeError, DamagedRecord):
