@@ -102,9 +102,9 @@ MEASURE: dict[str, Any] = {
     **dict.fromkeys(("statistic", "unit", "title", "type", "take"), str), "factor": float, "better": (str, NoneType),
 }  # fmt: skip
 LARGEST = 2**63 - 1
-"""In this order: fields of each part of a record; fields of a record; fields that older records
-lack; the fields of SHARED; fields of a declared measure; the largest whole number that a column can
-hold."""
+"""The fields of each part of a record; the fields of a record; the fields that older records lack;
+the fields of SHARED; the fields of a declared measure; and the largest whole number that a column
+can hold."""
 
 LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType), "time": float}
 METADATA: dict[str, Any] = {
@@ -154,8 +154,8 @@ class Record:
     declared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """The measures by job, as the jobs have declared them (openbach/measures.py)."""
     parts: list[dict[str, Any]] | None = None
-    """For a scenario that only starts others: the record's fields of each of them. [] for any other
-    scenario; None in older records."""
+    """The record's fields of each sub-scenario, if the scenario only starts others. [] for any
+    other scenario; None in older records."""
     host: Mapping[str, Any] = field(default_factory=dict)
     """The host's own observations: `exit` of the guest's processes, in words; `capture_bytes`;
     `last_packet_s`, the virtual time of the last packet in the stream whose hash is `capture_hash`,
