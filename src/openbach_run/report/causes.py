@@ -33,7 +33,7 @@ SHOWS = {  # a measure that differs → what it means that it is greater, and wh
     "ttfb_s": ("the data begin later", "the data begin earlier"),
     "handshake_time_s": ("handshakes take longer", "handshakes are shorter"),
 }
-"""In the order from causes to consequences."""
+"""The order is from causes to consequences."""
 
 
 @dataclass(frozen=True)

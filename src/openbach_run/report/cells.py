@@ -117,7 +117,7 @@ class Campaigns:
     declared: Declared = field(default_factory=dict)
     """The measures by job, as the jobs declare them."""
     plots: dict[str, Plot] = field(default_factory=dict)
-    """By scenario; results of older versions have none."""
+    """Scenario → its plot. Results of older versions have none."""
 
     @property
     def runs(self) -> list[Run]:

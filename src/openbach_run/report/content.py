@@ -52,12 +52,12 @@ COMPARED = 4
 CURVE_POINTS = 3
 """Fewer values of a swept number make no curve."""
 CURVE_LINES = 8
-"""With more lines than this a figure cannot be read."""
+"""The most lines of a figure; more could not be read."""
 MOST_NAMED = 4
 """The most values of a part of the platform that are named; if there are more, only their number
 is."""
 MEASURES_A_TABLE = 5
-"""More columns with intervals are wider than a page."""
+"""The most measures of a table: more columns with intervals are wider than a page."""
 
 
 def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:

@@ -26,8 +26,8 @@ LETTERS = 125
 UNBROKEN = 15
 """A table with at most this many rows stays on one page, with its note."""
 SHORT, LONG = 13, 60
-"""In a table wider than a page, a column with more letters than the first breaks its lines, and one
-with more than the second gets no wider."""
+"""Numbers of letters. A table that is wider than a page breaks the lines of columns with more
+letters than the first, and widens no column beyond the second."""
 
 
 def templates(folder: Path, finalize: Callable[[Any], Any] | None = None, *, html: bool = False) -> Environment:

@@ -117,7 +117,7 @@ class Map:
     searched: str
     """The seeds of the search, in words."""
     confirmed: str
-    """The other seeds of the verdicts; "" if there was no time for them."""
+    """The other seeds, from which the verdicts are; "" if there was no time for them."""
     tried: int
     untried: list[str]
     without_effect: list[str]

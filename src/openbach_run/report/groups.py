@@ -11,7 +11,7 @@ from typing import TypeVar
 Value = TypeVar("Value", bound=tuple[object, ...])
 """The values are of one kind, so that they can be sorted."""
 LONGEST = 3
-"""At most this many values name a group, or more if that is not enough."""
+"""The most values that name a group, unless that is not enough."""
 
 
 def groups(

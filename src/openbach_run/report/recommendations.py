@@ -27,7 +27,7 @@ CONTROLS: dict[str, Callable[[Mapping[str, str]], bool]] = {
     "PEP and VPN; end hosts have CUBIC": lambda values: values.get("cc") == END_HOSTS,
     "the VPN only; end hosts have CUBIC": lambda values: values.get("cc") == END_HOSTS and values.get("pep") == "none",
 }
-"""What somebody controls → whether a cell with these values is within reach."""
+"""Name of what somebody controls → check whether a cell with these values is within reach."""
 CHOSEN = ("vpn", "pep", "cc", "cc_pep", "cc_tunnel")
 """The arguments to choose; cells that differ in another argument are not compared."""
 

@@ -443,7 +443,8 @@ class Effect:
     or out of their bounds count, if any do."""
     is_factor: bool
     more: int
-    """How many more of its comparisons lie within their bounds."""
+    """The number of its comparisons that come within their bounds, less those that go out of
+    them."""
 
 
 def effects(tried: Sequence[Tried]) -> dict[Key, list[Effect]]:

@@ -32,7 +32,7 @@ VERDICTS_NOTE = (
     f"claim says nothing else. A comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"
 )
 GROUPS_NAMED = 4
-"""With more exceptions than this no sentence names them; claims.csv has them all."""
+"""The most exceptions that a sentence names; claims.csv has them all."""
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:

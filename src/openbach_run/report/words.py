@@ -56,7 +56,7 @@ LEADERS = {
     "return_": "towards the user", "cpu_": "that of the box", "_pep": "at the end hosts", "_tunnel": "at the end hosts",
     "_2": "that of the first",
 }  # fmt: skip
-"""Whose value `same` is, by how an argument's name begins or ends."""
+"""The beginning or end of an argument's name → whose value `same` then is."""
 SUFFIXES = {"forward": "towards the user", "return": "from the user"}
 
 
