@@ -59,12 +59,12 @@ class Heat:
 
     scenario: str
     scenarios: list[str]
-    """All scenarios of the set."""
+    """The names of all scenarios in the set."""
     measure: str
     words: str
     better: str
     measures: dict[str, str]
-    """All measures that there are, in words by column."""
+    """The measures that can be shown, in words by column."""
     swept: dict[str, list[str]]
     """The settings that the cells differ in, and their values."""
     fixed: dict[str, str]

@@ -163,7 +163,7 @@ class Host:
     column: int
     row: int
     notes: tuple[str, ...]
-    """What the host had in the run: `PEP`, `VPN`."""
+    """The PEP and VPN that the host had in the run: `PEP`, `VPN`."""
 
 
 @dataclass(frozen=True)
