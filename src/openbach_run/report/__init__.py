@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The technical report of one or more campaigns: results directories → cells → claims, figures → HTML, PDF, Markdown."""
+"""The technical report of one or more campaigns: results directories → cells → claims and figures →
+HTML, PDF and Markdown."""

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What else differs between two cells that a claim compares: the trace that the cause left in their runs."""
+"""Explain a difference between two cells by what else differs in their runs.
+
+A claim compares the two cells. Their other measures show the trace that the cause has left.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from openbach_run.report.words import in_good_units, title_of
 from openbach_run.results.intervals import difference
 
 RELEVANT = 0.1
-"""Part of the greater value by which a measure has to differ, with its whole interval."""
+"""A measure has to differ by at least this part of the greater value, with its whole interval."""
 SAME = 0.02
-"""A measure whose ratio is that of the judged one or its inverse within this is the same thing said again: the goodput of a
-transfer of fixed size beside its time."""
+"""A measure whose ratio is that of the judged one, or its inverse, within this part says nothing
+new, like the goodput of a transfer of fixed size beside its time."""
 MOST = 3
 REPEATED = ("retransmits", "forward_dropped_packets", "forward_lost_packets")
 CARRIED = "forward_sent_bytes"
-"""What the link towards the user carried, all headers included."""
+"""The bytes that the link carried towards the user, with all headers."""
 SHOWS = {  # a measure that differs → what it means that it is greater, and what that it is less
     "forward_dropped_packets": ("the full buffer drops more", "the full buffer drops less"),
     "return_dropped_packets": ("the full buffer from the user drops more", "the full buffer from the user drops less"),
@@ -35,7 +38,7 @@ SHOWS = {  # a measure that differs → what it means that it is greater, and wh
 
 @dataclass(frozen=True)
 class Difference:
-    """A measure, with its median in both cells."""
+    """A measure that differs, with its median in both cells."""
 
     column: str
     words: str
@@ -45,12 +48,12 @@ class Difference:
 
     @property
     def part(self) -> float:
-        """By how much they differ, as a part of the greater one."""
+        """Return by how much the two differ, as a part of the greater one."""
         return abs(self.here - self.there) / max(abs(self.here), abs(self.there))
 
     @property
     def told(self) -> str:
-        """`the full buffer drops more (412 packets against 3)`"""
+        """Return the difference in words: `the full buffer drops more (412 packets against 3)`."""
         greater, less = SHOWS.get(self.column, (self.words, self.words))
         shown = greater if self.here > self.there else less
         figures = f"{_number(self.here)} {self.unit}".rstrip() + f" against {_number(self.there)}"
@@ -58,24 +61,32 @@ class Difference:
 
 
 def mechanism(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> str:
-    """What the runs of two cells show beside the measure that is judged, in words; "" if nothing."""
+    """Return what the runs of two cells show besides the measure that is judged, in words; "" if
+    nothing."""
     carried, ratio = _ratio(cell, against, CARRIED), _ratio(cell, against, judged)
     seen = [one.told for one in differences(cell, against, judged, declared)]
     seen += _repeated_in_vain(cell, against)
     if carried is not None and abs(carried - 1) > SAME / 4:
         amount = f"{100 * abs(carried - 1):.1f} % {'more' if carried > 1 else 'fewer'}"
         on_link = f"the link carries {amount} bytes towards the user (headers, repetitions)"
-        explained = ratio not in (None, 1) and any(
-            abs(carried / one - 1) <= SAME for one in (ratio or 1, 1 / (ratio or 1))
-        )
-        within = f"{100 * SAME:.0f} %"
-        return f"{on_link}, which accounts for it within {within}" if explained else "; ".join([*seen, on_link])
+        known = ratio or 1
+        # More bytes on the same link explain a longer time as well as a lower rate, its inverse.
+        explained = known != 1 and any(abs(carried / one - 1) <= SAME for one in (known, 1 / known))
+        if explained:
+            return f"{on_link}, which accounts for it within {100 * SAME:.0f} %"
+        seen.append(on_link)
     return "; ".join(seen)
 
 
 def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
-    """Segments of a download that its sender sent again although the link lost fewer packets: as TCP in TCP does."""
+    """Return a sentence on repeated segments that were not lost on the link, as with TCP in TCP; or
+    [].
 
+    It is said of a download whose sender repeats clearly more segments than the link lost.
+    """
+
+    # Segments repeated in vain, and all repeated ones; None where the link's counters do not show
+    # it.
     def in_vain(one: Cell) -> tuple[float, float] | None:
         whole = one.values.get("loss_at", "satellite") == "satellite" and one.values.get("direction") != "upload"
         measured = [list(one.measured(name).values()) for name in REPEATED] if whole else []
@@ -91,9 +102,15 @@ def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
 
 
 def differences(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> list[Difference]:
-    """The measures beside `judged` that tell the cells apart, causes before consequences, then those that differ most first;
-    at most MOST."""
-    names = dict.fromkeys(name for run in cell.runs if run.record for name in run.record.measures if name != judged)
+    """Return the measures besides `judged` that tell the cells apart, at most MOST.
+
+    Causes come before consequences, then the measures that differ most.
+    """
+    names: dict[str, None] = {}  # a set that keeps the order
+    for run in cell.runs:
+        if run.record:
+            names |= dict.fromkeys(run.record.measures)
+    names.pop(judged, None)
     of_judged = _ratio(cell, against, judged)
     found = []
     for name in names:
@@ -103,6 +120,7 @@ def differences(cell: Cell, against: Cell, judged: str, declared: Sequence[Measu
         here, there = _median(cell, name), _median(against, name)
         units = in_good_units(measure_of(name, declared)[1], (here, there))
         one = Difference(name, title_of(name, declared), here * units.factor, there * units.factor, units.unit)
+        # With one seed there is no interval: the median counts as both ends.
         ends = (changed.median if end is None else end for end in (changed.low, changed.high))
         is_relevant = min(map(abs, ends)) >= RELEVANT * max(abs(here), abs(there))
         ratio = _ratio(cell, against, name)
@@ -123,6 +141,7 @@ def _number(value: float) -> str:
 
 
 def _ratio(cell: Cell, against: Cell, measure: str) -> float | None:
+    """Return the ratio of the medians of a measure; None if one is missing or 0."""
     here, there = (list(one.measured(measure).values()) for one in (cell, against))
     return median(here) / median(there) if here and there and median(here) and median(there) else None
 
@@ -132,4 +151,5 @@ def _median(cell: Cell, measure: str) -> float:
 
 
 def _same_sign(low: float | None, high: float | None) -> bool:
+    """Return whether an interval excludes 0; so does one that is not known."""
     return low is None or high is None or low * high > 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a report is made from: the cells of campaigns, with their runs, read from results directories."""
+"""Read what a report is made from: the cells of campaigns, with their runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,13 @@ from openbach_run.results.measures import measures_of_all
 from openbach_run.results.record import Record, Store
 
 FACTORS = ("vpn", "pep", "cc", "loss")
-"""What the published report's tables tell apart."""
+"""The arguments that the published report's tables tell apart."""
 LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
 class Run:
-    """One planned run; `record` is None when it was not run."""
+    """One planned run; `record` is None if it has not been run."""
 
     seed: int
     run_dir: Path
@@ -40,14 +41,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Cell:
-    """`values`: scenario, orbit (`geo`, `geo+leo`) and the scenario's arguments by name; `runs`: one a seed."""
+    """One combination of values, and its runs.
+
+    `values`: scenario, orbit (`geo`, `geo+leo`) and the scenario's arguments by name; `runs`: one
+    per seed.
+    """
 
     values: dict[str, str]
     runs: list[Run] = field(default_factory=list)
     _estimates: dict[str, Estimate | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def measured(self, measure: str) -> dict[int, float]:
-        """The measure by seed, of the runs that finished and have it."""
+        """Return a measure by seed, for the runs that finished and have it."""
         found: dict[int, float] = {}
         for run in self.runs:
             value = run.record.measures.get(measure) if run.record and run.record.finished else None
@@ -56,37 +61,45 @@ class Cell:
         return found
 
     def estimate(self, measure: str) -> Estimate | None:
-        """Made once: tables, figures and claims ask for the same."""
+        """Return the median of a measure with its interval; None if no run has it.
+
+        It is computed once, since tables, figures and claims ask for the same.
+        """
         if measure not in self._estimates:
             self._estimates[measure] = estimate(list(self.measured(measure).values()))
         return self._estimates[measure]
 
     @property
     def failed(self) -> list[Record]:
+        """Return the records of the runs that failed."""
         return [run.record for run in self.runs if run.record and not run.record.finished]
 
     @property
     def not_run(self) -> int:
+        """Return the number of planned runs that have not been run."""
         return sum(run.record is None for run in self.runs)
 
     @property
     def whole(self) -> bool:
-        """Whether all planned runs finished."""
+        """Return whether all planned runs finished."""
         return not self.failed and not self.not_run
 
     @property
     def is_virtual(self) -> bool:
-        """Whether a run of it was in virtual time, where the CPU costs nothing."""
+        """Return whether any of its runs was in virtual time, where the CPU costs nothing."""
         return any(run.record is not None and run.record.clock == VIRTUAL for run in self.runs)
 
     @property
     def least_transfer_time_s(self) -> float | None:
+        """Return the least time in s of the transfer; None if no transfer was measured or it has no
+        rate."""
         return least_transfer_time_s(self.values) if self.measured("transfer_time_s") else None
 
 
 @dataclass(frozen=True)
 class Plot:
-    """What a scenario asks to be drawn (`x-sweep`): a column of results.csv, and one of source.FIGURES."""
+    """The figure that a scenario asks for (`x-sweep`): a column of results.csv, and one of
+    source.FIGURES."""
 
     measure: str = "transfer_time_s"
     figure: str = MATRIX
@@ -102,26 +115,30 @@ class Campaigns:
     commands: list[str]
     cells: list[Cell]
     declared: Declared = field(default_factory=dict)
-    """What the measures are."""
+    """The measures by job, as the jobs declare them."""
     plots: dict[str, Plot] = field(default_factory=dict)
-    """By scenario; results from before there were any have none."""
+    """Scenario → its plot. Results of older versions have none."""
 
     @property
     def runs(self) -> list[Run]:
-        return [run for cell in self.cells for run in cell.runs]
+        return list(chain.from_iterable(cell.runs for cell in self.cells))
 
     @property
     def records(self) -> list[Record]:
         return [run.record for run in self.runs if run.record]
 
     def distinct(self, name: str, cells: Iterable[Cell] | None = None) -> list[str]:
-        """The values of an argument, in the order of the campaigns; numbers in theirs."""
+        """Return the values of an argument, in the order of the campaigns; numbers in their own
+        order."""
         found = list(dict.fromkeys(cell.values[name] for cell in cells or self.cells if name in cell.values))
         return sorted(found, key=float) if all(map(is_number, found)) else found
 
 
 def read_campaigns(directories: Sequence[Path]) -> Campaigns:
-    """Raises InputError for a directory without the results of a campaign."""
+    """Return the campaigns in these results directories.
+
+    Raises InputError for a directory without the results of a campaign.
+    """
     commands: list[str] = []
     cells: dict[tuple[tuple[str, str], ...], Cell] = {}
     seeds: dict[int, set[int]] = {}
@@ -137,12 +154,15 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             run_dir = store.runs / planned["run_id"]
             record = store.load(planned["run_id"])
             name, arguments = planned["scenario"], planned["arguments"]
+            # The orbit is taken from any run of the scenario: only run.json has the jobs'
+            # arguments.
             if name not in orbits and record is not None:
                 orbits[name] = _orbit_arguments(run_json.read(run_dir)["scenario"])
             given = [arguments.get(one[1:], "") if one[:1] == "$" else one for one in orbits.get(name, ())]
             orbit = "+".join(filter(None, dict.fromkeys(given)))
             values = {"scenario": name, "orbit": orbit, **_followers_named(arguments), **campaign.get("apart", {})}
             values = {printable(one): printable(value) for one, value in values.items()}
+            # Several campaigns may have the same cell, or the same run of it.
             cell = cells.setdefault(tuple(values.items()), Cell(values))
             if planned["seed"] not in seeds.setdefault(id(cell), set()):
                 seeds[id(cell)].add(planned["seed"])
@@ -152,45 +172,66 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
 
 
 def _declared(records: Sequence[Record]) -> Declared:
-    """As the records have it; of older ones, which have none, as the jobs of this checkout do."""
+    """Return the measures as the records have them.
+
+    Older records have none: for them it is what the jobs of this checkout declare.
+    """
     ours = {} if all(one.declared for one in records) else load_packages([REPOSITORY / "jobs"])
     return {name: package.measures for name, package in ours.items()} | measures_of_all(records)
 
 
 @cache
 def printable(text: str) -> str:
-    """With escapes (`\\n`, `\\x1b`) for what cannot be printed: a line remains a line wherever it is set."""
+    """Return the text with escapes (`\\n`, `\\x1b`) for what cannot be printed.
+
+    A line so remains one line wherever it is shown.
+    """
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 OF_THE_PATH = ("_pep", "_tunnel", "_pop")
-"""Ends of the names of a part of the path, whose value may be that of the end hosts."""
+"""Endings of arguments that belong to a part of the path, whose value may be that of the end
+hosts."""
 
 
 def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
-    """Arguments of a part of the path that have the value of the end hosts' (cc_pep that of cc) as `same`, so that cells
-    which differ in `cc` differ in nothing else."""
-    return {
-        name: SAME if name.endswith(OF_THE_PATH) and value == arguments.get(name.rpartition("_")[0]) else value
-        for name, value in arguments.items()
-    }
+    """Return the arguments, with `same` for a part of the path that has the value of the end hosts.
+
+    An example is cc_pep with the value of cc: cells that differ in `cc` then differ in nothing
+    else.
+    """
+    found = {}
+    for name, value in arguments.items():
+        of_end_hosts = arguments.get(name.rpartition("_")[0])
+        follows = name.endswith(OF_THE_PATH) and value == of_end_hosts
+        found[name] = SAME if follows else value
+    return found
 
 
 def _orbit_arguments(scenario: Mapping[str, Any]) -> list[str]:
-    """What jobs of the scenario have for `orbit`: texts, or $name of the scenario's argument."""
-    return [value for *_, arguments in jobs_of(scenario) if (value := text_of(arguments.get("orbit")))]
+    """Return the values that the scenario's jobs have for `orbit`: texts, or $name of an
+    argument."""
+    orbits = [text_of(arguments.get("orbit")) for *_, arguments in jobs_of(scenario)]
+    return list(filter(None, orbits))
 
 
 def jobs_of(scenario: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
-    """Entity, name and arguments of every job that the scenario starts."""
-    started = [function.get("start_job_instance", {}) for function in scenario.get("openbach_functions", [])]
-    return [
-        (job["entity_name"], name, value) for job in started for name, value in job.items() if isinstance(value, dict)
-    ]
+    """Return entity, name and arguments of every job that the scenario starts."""
+    found: list[tuple[str, str, Mapping[str, Any]]] = []
+    for function in scenario.get("openbach_functions", []):
+        started = function.get("start_job_instance", {})
+        # The job's name is the key whose value is an object: its arguments.
+        for name, value in started.items():
+            if isinstance(value, dict):
+                found.append((started["entity_name"], name, value))
+    return found
 
 
 def text_of(stored: Any) -> str:
-    """The value of an argument that has one; the stored form is a list per use of the option of a list of values."""
+    """Return the value of an argument that has a single one, else "".
+
+    In the stored form it is in lists: one for each use of an option, with a list of values each.
+    """
     while isinstance(stored, list) and len(stored) == 1:
         (stored,) = stored
     return stored if isinstance(stored, str) else ""
@@ -205,18 +246,22 @@ def is_number(text: str) -> bool:
 
 
 def file_name(*parts: str) -> str:
-    """`geo_loss-compared-0.1`: parts of a name. What a file's name or an address cannot have is left out, and what is too
-    long cut; a hash then tells such names apart."""
+    """Return a name made of parts: `geo_loss-compared-0.1`.
+
+    Letters that a file's name or an address cannot have are replaced, and a long name is cut. A
+    hash then tells such names apart.
+    """
     name = "-".join(parts)
     safe = re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII)[:LONGEST_NAME]
     return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 Selection = Mapping[str, Any]
-"""Argument → list of the values it may have, or {"above": number}."""
+"""Argument → list of the values that it may have, or {"above": number}."""
 
 
 def is_selection(given: Any) -> bool:
+    """Return whether a value from a file has the form of a Selection."""
     return isinstance(given, dict) and all(
         isinstance(allowed, list) or (isinstance(allowed, dict) and run_files.is_number(allowed.get("above")))
         for allowed in given.values()
@@ -224,10 +269,13 @@ def is_selection(given: Any) -> bool:
 
 
 def matches(cell: Cell, selection: Selection) -> bool:
+    """Return whether a cell has an allowed value of every argument in the selection."""
     return all(_allows(allowed, cell.values.get(name)) for name, allowed in selection.items())
 
 
 def _allows(allowed: Any, value: str | None) -> bool:
+    """Return whether a value is allowed. Numbers are compared as numbers: 1 and 1.0 are the
+    same."""
     if value is None:
         return False
     if isinstance(allowed, Mapping):
@@ -240,7 +288,8 @@ def _same_number(one: str, other: str) -> bool:
 
 
 class Partners:
-    """Of cells those that have the same values as a given one but for the arguments in `free`."""
+    """Finds, for a cell, the other cells with the same values except for the arguments in
+    `free`."""
 
     def __init__(self, cells: Iterable[Cell], free: Iterable[str]) -> None:
         self._free = frozenset(free)
@@ -249,7 +298,7 @@ class Partners:
             self._by_rest.setdefault(self._rest(cell), []).append(cell)
 
     def of(self, cell: Cell) -> list[Cell]:
-        """In their order; `cell` itself is none of them."""
+        """Return the partners in the order of the cells, without `cell` itself."""
         return [other for other in self._by_rest.get(self._rest(cell), ()) if other is not cell]
 
     def _rest(self, cell: Cell) -> frozenset[tuple[str, str]]:
@@ -257,5 +306,8 @@ class Partners:
 
 
 def name_of(cell: Cell, names: Sequence[str]) -> str:
-    """`geo, wireguard, PEP B, cubic, 1 % loss`: the cell's values of these arguments, for a sentence."""
+    """Return the cell's values of these arguments for a sentence.
+
+    An example is `geo, wireguard, PEP B, cubic, 1 % loss`.
+    """
     return ", ".join(said(name, cell.values[name]) for name in names if cell.values.get(name))

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report's figures as charts for a browser, which are read and zoomed there. They are taken from the figures themselves, so
-that both show the same. chart.js says what a chart is made of."""
+"""Turn the report's figures into charts for a browser, where they can be read and zoomed.
+
+The data is taken from the figures themselves, so that both show the same. chart.js describes the
+form of a chart.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,25 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
 INTERVAL = "_"
-"""In front of a line's label: the ends of the interval of that line's point there. (matplotlib leaves such labels out of
-legends.)"""
+"""The beginning of a line's label if the line is an interval: its ends belong to the point, at this
+place, of the line with the rest of the label. (matplotlib leaves such labels out of legends.)"""
 MOST_POINTS = 2000
-"""Of a line: of more, every n-th."""
+"""The most points of a line; of a longer one every n-th point is taken."""
 DASHES = {"--": [8, 4], ":": [2, 3], "-.": [8, 3, 2, 3]}
 
 
 def chart_of(figure: Figure) -> dict[str, Any] | None:
-    """None of a figure without labelled lines: a heat map has its numbers written in it. Where names are on the axis of y, x
-    and y change places: what is read is at a name."""
-    panels = [axes for axes in figure.axes if any(_is_read(line) for line in axes.lines)]
+    """Return the chart of a figure; None for one without labelled lines.
+
+    A heat map has no such lines: its numbers are written in it. If the y axis has names, x and y
+    are exchanged, so that a value is read at each name.
+    """
+    panels = [axes for axes in figure.axes if any(map(_is_read, axes.lines))]
     if not panels:
         return None
     first = panels[0]
     names = isinstance(first.yaxis.get_major_locator(), FixedLocator)
+    # `across` is the axis on which a place is chosen, `up` the one on which a value is read.
     across, up = (first.yaxis, first.xaxis) if names else (first.xaxis, first.yaxis)
     ranges = {"x": first.get_xlim(), "y": first.get_ylim()}
     of_x, of_y = ("y", "x") if names else ("x", "y")
@@ -53,7 +60,10 @@ def _is_read(line: Line2D) -> bool:
 
 
 def _lines(axes: Axes, turned: bool) -> list[dict[str, Any]]:
-    """Lines of the same label are one; those of intervals belong to the one that they name."""
+    """Return the lines of a panel. Lines with the same label are joined to one line.
+
+    An interval's line becomes the low and high ends of the line that it names.
+    """
     found: dict[str, dict[str, Any]] = {}
     intervals: dict[tuple[str, float], tuple[float, float]] = {}
     for line in axes.lines:
@@ -61,6 +71,7 @@ def _lines(axes: Axes, turned: bool) -> list[dict[str, Any]]:
         points = _points(axes, line, turned)
         if _is_read(line):
             made = found.setdefault(label, _look(line, label))
+            # The step is rounded up, so that at most MOST_POINTS remain.
             made["points"] |= dict(points[:: -(-len(points) // MOST_POINTS) or 1])
         elif len(points) == 2:
             (at, low), (_, high) = points
@@ -75,6 +86,7 @@ def _lines(axes: Axes, turned: bool) -> list[dict[str, Any]]:
 
 
 def _look(line: Line2D, label: str) -> dict[str, Any]:
+    """Return how a line looks, without any point yet."""
     style = str(line.get_linestyle())
     return {
         "line": label, "colour": to_hex(line.get_color()), "dash": DASHES.get(style, []), "points": {},
@@ -83,7 +95,10 @@ def _look(line: Line2D, label: str) -> dict[str, Any]:
 
 
 def _points(axes: Axes, line: Line2D, turned: bool) -> list[tuple[float, float]]:
-    """A line across the whole figure (the least possible time) goes from its first tick to its last."""
+    """Return the points of a line.
+
+    A line across the whole figure (the least possible time) goes from its first tick to its last.
+    """
     x, y = numpy.asarray(line.get_xdata(), float).tolist(), numpy.asarray(line.get_ydata(), float).tolist()
     if line.get_transform() == axes.get_yaxis_transform(which="grid"):
         ticks = axes.get_xticks()

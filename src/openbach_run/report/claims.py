@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Claims (reports/claims.yml) judged by the cells of campaigns.
+"""Judge claims (reports/claims.yml) by the cells of campaigns.
 
-Each part of a claim gets a verdict for each orbit. It holds when every one of its comparisons lies within its bounds with
-its whole interval; more than half of them are enough for "holds but for", which names the others. It does not hold when one
-lies outside with its whole interval and no more than half lie within. Else it cannot be told. Bounds have a margin: what is
-outside by less matters to nobody. A comparison of fewer than MIN_SEEDS seeds, or with a run that failed or is missing,
-decides nothing; nor does one of "the best" of cells that were not all run.
+Each part of a claim gets a verdict for each orbit:
+
+- "holds": every one of its comparisons lies within its bounds with its whole interval. - "holds but
+for": more than half of them do; the others are named. - "does not hold": at least one lies outside
+with its whole interval, and at most half lie within. - "cannot be told": everything else.
+
+Bounds have a margin: to be outside by less matters to nobody. A comparison decides nothing if it
+has fewer than MIN_SEEDS seeds, if a run failed or is missing, or if it is with "the best" of cells
+that were not all run.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +34,7 @@ from openbach_run.results.run_files import fields
 from openbach_run.yaml_files import read_yaml
 
 MARGIN = 0.01
-"""By how much a bound may be missed, as a part of it, where a claim has no `margin` of its own."""
+"""The part of a bound by which it may be missed, if a claim has no `margin` of its own."""
 
 CLAIM: dict[str, Any] = {**dict.fromkeys(("statement", "reading", "document"), str), "parts": list}
 PART: dict[str, Any] = {
@@ -41,7 +46,7 @@ USUAL: dict[str, Any] = {
     "measure": "", "better": "less", "as": "ratio", "published": "", "against": None, "best_over": [],
     "against_best_over": [], "least": 0, "most": 0, "margin": 0, "cpu": False,
 }  # fmt: skip
-"""Fields of a claim and of its parts, and those that may be missing."""
+"""The fields of a claim, those of its parts, and the values of fields that may be missing."""
 
 SATCOM = "satcom"
 """The document of claims that name none: the report on VPNs for SATCOM."""
@@ -50,7 +55,10 @@ HOLDS, BUT_FOR, DOES_NOT, CANNOT_TELL = "holds", "holds but for", "does not hold
 
 @dataclass(frozen=True)
 class Part:
-    """One comparison that a claim makes, over all cells it speaks of. See reports/claims.yml for the fields."""
+    """One comparison that a claim makes, over all cells it speaks of.
+
+    reports/claims.yml describes the fields.
+    """
 
     says: str
     cell: Selection
@@ -69,14 +77,15 @@ class Part:
 
     @property
     def with_margin(self) -> tuple[float, float]:
-        """Least and most, each moved outwards by the margin if there is one (without, an infinite one would be none)."""
+        """Return the least and the greatest allowed value, each moved outwards by the margin."""
+        # An infinite bound times a margin of 0 would be no number.
         if not self.margin:
             return self.least, self.most
         return self.least - abs(self.least) * self.margin, self.most + abs(self.most) * self.margin
 
     @property
     def bounds(self) -> str:
-        """`0.9 to 1.1`, `at most 1 s`."""
+        """Return the bounds in words: `0.9 to 1.1`, `at most 1 s`."""
         unit = "" if self.is_ratio else f" {from_name(self.measure).unit}".rstrip()
         if math.isinf(self.least):
             return f"at most {self.most:g}{unit}"
@@ -89,19 +98,25 @@ class Part:
         return self.against is not None and self.as_ == "ratio"
 
     def not_run(self, cells: Sequence[Cell]) -> list[str]:
-        """`PEP A` for every value that the part speaks of and no cell has (one of the scenarios is enough)."""
-        spoken_of = [pair for one in (self.cell, self.against or {}) for pair in listed(one)]
-        missing = [
-            said(name, str(value))
-            for name, value in spoken_of
-            if not any(matches(cell, {name: [value]}) for cell in cells)
-        ]
+        """Return the values that the part speaks of and no cell has, in words: `PEP A`.
+
+        Scenarios are left out: one of them is enough.
+        """
+        missing = []
+        for name, value in [*listed(self.cell), *listed(self.against or {})]:
+            if not any(matches(cell, {name: [value]}) for cell in cells):
+                missing.append(said(name, str(value)))
         return list(dict.fromkeys(missing))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`holds` is None when nothing was decided; `why_not` says why, unless the interval is just too wide."""
+    """One cell's value, or its ratio to or difference from that of another cell, and what it
+    decides.
+
+    `holds` is None if nothing was decided. `why_not` says why, unless the interval is just too
+    wide.
+    """
 
     part: Part
     cell: Cell
@@ -110,47 +125,48 @@ class Comparison:
     holds: bool | None
     why_not: str | None
     apart: tuple[str, ...] = ()
-    """Arguments that others of its finding have another value of."""
+    """Arguments of which other comparisons of the same finding have another value."""
 
     @cached_property
     def by_seed(self) -> dict[int, float]:
-        """Ratio, difference or measure."""
+        """Return the ratio, difference or measure by seed."""
         return _by_seed(self.part, self.cell, self.against)
 
     @property
     def excess(self) -> float:
-        """How far the median lies outside the bounds; negative inside."""
+        """Return how far the median lies outside the bounds; negative if it is inside."""
         if self.found is None:
             return -math.inf
         return max(self.part.least - self.found.median, self.found.median - self.part.most)
 
     @property
     def own(self) -> dict[str, str]:
-        """What its cell is told from others of its orbit by: argument → value."""
+        """Return the values that tell its cell from others of its orbit: argument → value."""
         asked = (name for name in self.part.cell if name not in ("scenario", "orbit"))
         names = dict.fromkeys([*FACTORS, *asked, *self.apart])
         return {name: self.cell.values[name] for name in names if self.cell.values.get(name)}
 
     @property
     def other(self) -> dict[str, str]:
-        """What the cell that it is compared with has in place of its own values."""
+        """Return the values that the other cell has instead of the cell's own."""
         values = self.against.values if self.against else {}
         return {name: value for name, value in values.items() if self.cell.values.get(name) != value}
 
     @property
     def name(self) -> str:
+        """Return the name of the comparison, from the values of both cells."""
         return compared(self.own, self.other)
 
 
 def compared(own: Mapping[str, str], other: Mapping[str, str]) -> str:
-    """`wireguard, PEP B against openvpn_udp`"""
-    words = [", ".join(said(name, value) for name, value in values.items()) for values in (own, other)]
+    """Return the name of a comparison: `wireguard, PEP B against openvpn_udp`."""
+    words = [", ".join(itertools.starmap(said, values.items())) for values in (own, other)]
     return " against ".join(filter(None, words))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one part of a claim comes to on one orbit ("" where the cells have none)."""
+    """The result of one part of a claim on one orbit ("" if the cells have none)."""
 
     part: Part
     orbit: str
@@ -159,10 +175,12 @@ class Finding:
     """Values that the part speaks of and no cell has."""
 
     def of(self, holds: bool | None) -> list[Comparison]:
+        """Return the comparisons with this decision."""
         return [one for one in self.comparisons if one.holds is holds]
 
     @property
     def verdict(self) -> str:
+        """Return the verdict; the module describes the rules."""
         holding = len(self.of(True))
         if holding == len(self.comparisons) > 0 and not self.not_run:
             return HOLDS
@@ -172,7 +190,10 @@ class Finding:
 
     @property
     def exceptions(self) -> list[Group]:
-        """What it holds but for, or what it does hold for; none where that is all or nothing."""
+        """Return the groups that the verdict names, or [] if it names none.
+
+        For "holds but for" they are what does not hold, for "does not hold" what does.
+        """
         rest = [one for one in self.comparisons if one.holds is not True]
         if self.verdict == BUT_FOR:
             return _grouped(rest, self.of(True))
@@ -181,7 +202,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim with what was found of its parts."""
+    """A claim with the findings on its parts."""
 
     name: str
     statement: str
@@ -191,17 +212,19 @@ class Claim:
 
     @property
     def is_spoken_of(self) -> bool:
-        """Whether the campaigns have any of its cells."""
+        """Return whether the campaigns have any of its cells."""
         return any(one.comparisons for one in self.findings)
 
     @property
     def is_told(self) -> bool:
-        """Whether the campaigns decide something of it, or could but for the width of an interval."""
-        return any(one.why_not is None for part in self.findings for one in part.comparisons)
+        """Return whether the campaigns decide something about it, or could if an interval were
+        narrower."""
+        comparisons = itertools.chain.from_iterable(one.comparisons for one in self.findings)
+        return any(one.why_not is None for one in comparisons)
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """Orbit → the verdict on all parts: that of the part which holds least."""
+        """Return the verdict on all parts by orbit: that of the part which holds least."""
         order = (HOLDS, BUT_FOR, CANNOT_TELL, DOES_NOT)
         worst: dict[str, str] = {}
         for one in self.findings:
@@ -211,7 +234,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Group:
-    """Comparisons that have these values in common, and none of those that they are told from has."""
+    """Comparisons that have these values in common, which none of the comparisons outside has."""
 
     own: dict[str, str]
     other: dict[str, str]
@@ -223,25 +246,28 @@ class Group:
 
 
 def _grouped(some: Sequence[Comparison], rest: Sequence[Comparison]) -> list[Group]:
-    """`some` comparisons in few words that tell them from the `rest`."""
+    """Return groups of `some` comparisons, in few values that tell them from the `rest`."""
     found = []
     for named, members in groups([_values(one) for one in some], [_values(one) for one in rest]):
-        first = some[members[0]]  # has the values in their order
-        own, other = (
-            {name: value for name, value in part.items() if (place, name, value) in named}
-            for place, part in enumerate((first.own, first.other))
-        )
+        first = some[members[0]]  # has the values in their order, which a set has not
+        own = {name: value for name, value in first.own.items() if (0, name, value) in named}
+        other = {name: value for name, value in first.other.items() if (1, name, value) in named}
         found.append(Group(own, other, [some[one] for one in members]))
     return found
 
 
 def _values(one: Comparison) -> frozenset[tuple[int, str, str]]:
-    """0 for a value of its cell, 1 for one of the cell that it is compared with; name; value."""
-    return frozenset((place, *pair) for place, part in enumerate((one.own, one.other)) for pair in part.items())
+    """Return the values of both cells: 0 (its cell) or 1 (the other cell), name, value."""
+    own = [(0, name, value) for name, value in one.own.items()]
+    other = [(1, name, value) for name, value in one.other.items()]
+    return frozenset(own + other)
 
 
 def read_claims(file: Path) -> dict[str, dict[str, Any]]:
-    """As the file's head describes them. Raises InputError for one that is otherwise."""
+    """Return the claims of a file by name, in the form that the file's head describes.
+
+    Raises InputError for a claim in another form.
+    """
     claims: dict[str, dict[str, Any]] = read_yaml(file)
     for name, claim in claims.items() if isinstance(claims, dict) else [("the whole", claims)]:
         if wrong := _wrong(claim):
@@ -250,6 +276,7 @@ def read_claims(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _wrong(claim: Any) -> str | None:
+    """Return what is wrong with a claim, or None."""
     optional = {"reading": "", "document": ""}
     if wrong := fields({**optional, **claim} if isinstance(claim, dict) else claim, CLAIM):
         return wrong
@@ -264,6 +291,7 @@ def _wrong(claim: Any) -> str | None:
 
 
 def _wrong_values(part: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the lists and selections of a part, or None."""
     for name in ("best_over", "against_best_over"):
         if not all(isinstance(one, str) for one in part.get(name, ())):
             return f"{name}: should be a list of the names of arguments"
@@ -274,31 +302,37 @@ def _wrong_values(part: Mapping[str, Any]) -> str | None:
 
 
 def judge(name: str, described: dict[str, Any], campaigns: Campaigns) -> Claim:
-    findings = [one for part in described["parts"] for one in _findings(_part(part), campaigns.cells)]
+    """Return a claim, read from a file, with the findings on its parts."""
+    findings = []
+    for part in described["parts"]:
+        findings += _findings(_part(part), campaigns.cells)
     return Claim(
         name, described["statement"], described.get("reading", ""), findings, described.get("document", SATCOM)
     )
 
 
 def _findings(part: Part, cells: Sequence[Cell]) -> list[Finding]:
-    """One for each orbit that has comparisons; without any, one that says so."""
+    """Return one finding for each orbit that has comparisons; if none has, one that says so."""
     found = compare(part, cells)
     orbits = list(dict.fromkeys(one.cell.values["orbit"] for one in found)) or [""]
-    return [
-        Finding(
-            part,
-            orbit,
-            _told_apart([one for one in found if one.cell.values["orbit"] == orbit]),
-            part.not_run([cell for cell in cells if orbit in ("", cell.values["orbit"])]),
-        )
-        for orbit in orbits
-    ]
+    findings = []
+    for orbit in orbits:
+        comparisons = [one for one in found if one.cell.values["orbit"] == orbit]
+        of_orbit = [cell for cell in cells if orbit in ("", cell.values["orbit"])]
+        findings.append(Finding(part, orbit, _told_apart(comparisons), part.not_run(of_orbit)))
+    return findings
 
 
 def _told_apart(comparisons: list[Comparison]) -> list[Comparison]:
+    """Return the comparisons with the arguments that not all of their cells have the same value
+    of."""
     values = [one.cell.values for one in comparisons]
-    names = dict.fromkeys(name for some in values for name in some)
-    apart = tuple(name for name in names if len({some.get(name) for some in values}) > 1)
+    names = dict.fromkeys(itertools.chain.from_iterable(values))
+
+    def differs(name: str) -> bool:
+        return len({some.get(name) for some in values}) > 1
+
+    apart = tuple(filter(differs, names))
     return [replace(one, apart=apart) for one in comparisons]
 
 
@@ -307,32 +341,36 @@ def _part(described: dict[str, Any]) -> Part:
 
 
 def listed(selection: Selection) -> list[tuple[str, Any]]:
-    """The arguments and values that a selection names one by one."""
-    return [
-        (name, value)
-        for name, values in selection.items()
-        if isinstance(values, list) and name != "scenario"
-        for value in values
-    ]
+    """Return the arguments and values that a selection names one by one, without scenarios."""
+    found = []
+    for name, values in selection.items():
+        if isinstance(values, list) and name != "scenario":
+            found += [(name, value) for value in values]
+    return found
 
 
 def compare(part: Part, cells: Sequence[Cell]) -> list[Comparison]:
-    """Every comparison that the part makes."""
+    """Return every comparison that the part makes."""
+    # The best of cells that were not all run may not be the best.
     missing = part.not_run(cells) if part.best_over or part.against_best_over else []
     speakers = _best([cell for cell in cells if matches(cell, part.cell)], part.best_over, part)
     if part.against is None:
         return [_judged(part, cell, None, missing) for cell in speakers]
     candidates = [cell for cell in cells if matches(cell, part.against)]
+    # A partner differs in what `against` names, and may differ in what the best was chosen from.
     partners = Partners(candidates, {*part.against, *part.best_over})
-    return [
-        _judged(part, cell, against, missing)
-        for cell in speakers
-        for against in _best(partners.of(cell), part.against_best_over, part)
-    ]
+    found = []
+    for cell in speakers:
+        others = _best(partners.of(cell), part.against_best_over, part)
+        found += [_judged(part, cell, against, missing) for against in others]
+    return found
 
 
 def _best(cells: Sequence[Cell], over: Sequence[str], part: Part) -> list[Cell]:
-    """Of the cells that differ in nothing but the arguments in `over` the best; cells that were not measured come last."""
+    """Return the best of each set of cells that differ in nothing but the arguments in `over`.
+
+    Cells that were not measured come last. All cells are returned if `over` is empty.
+    """
     if not over:
         return list(cells)
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
@@ -348,8 +386,10 @@ def _best(cells: Sequence[Cell], over: Sequence[str], part: Part) -> list[Cell]:
 
 
 def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]) -> Comparison:
+    """Return a comparison with its decision, or with the reason why nothing is decided."""
     found = cell.estimate(part.measure) if against is None else estimate(list(_by_seed(part, cell, against).values()))
     why_not = None
+    # The first reason that applies is told.
     if found is None:
         why_not = "no seed has both measured" if against else "not measured"
     elif not (cell.whole and (against is None or against.whole)):
@@ -365,6 +405,7 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
 
 
 def _by_seed(part: Part, cell: Cell, against: Cell | None) -> dict[int, float]:
+    """Return the ratio, difference or measure by seed, as the part compares."""
     measured = cell.measured(part.measure)
     if against is None:
         return measured
@@ -372,7 +413,7 @@ def _by_seed(part: Part, cell: Cell, against: Cell | None) -> dict[int, float]:
 
 
 def why(finding: Finding) -> str:
-    """The reason of a verdict, from its comparisons."""
+    """Return the reason for a verdict, from its comparisons, in words."""
     not_run = f"not run: {', '.join(finding.not_run)}" if finding.not_run else ""
     if not finding.comparisons:
         return f"the campaigns have no such cells{not_run and f' ({not_run})'}"

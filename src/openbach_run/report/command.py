@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run report RESULTS…`: writes the technical report of campaigns into a directory, whole or not at all."""
+"""`openbach-run report RESULTS…`: write the technical report of campaigns.
+
+The report is written to a directory, whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +72,7 @@ def main(argv: list[str]) -> int:
     baseline = _baseline(arguments.baseline, campaigns)
     output = arguments.output or Path("reports") / arguments.results[0].resolve().name
     _refuse_foreign(output)
+    # The report takes its place only when it is whole.
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
     from openbach_run.report.write import write  # with matplotlib and typst: --help and bad input do without
@@ -87,18 +91,21 @@ def main(argv: list[str]) -> int:
 
 
 def _of(campaigns: Campaigns, store: Store) -> list[str]:
-    """The run_ids of what was run, of one results directory."""
+    """Return the run_ids in one results directory that were run."""
     return [run.run_dir.name for run in campaigns.runs if run.record and run.run_dir.parent == store.runs]
 
 
 def _baseline(settings: Sequence[str] | None, campaigns: Campaigns) -> dict[str, str]:
-    """Without settings the usual one, or nothing to compare with where no cell is that. Raises InputError for a baseline that
-    no cell is."""
+    """Return the baseline's values by argument.
+
+    Without `settings` it is the usual one, or {} (nothing is compared) if no cell has its values.
+    Raises InputError if no cell has the values of `settings`.
+    """
     if settings is None:
         return dict(BASELINE) if any(BASELINE.items() <= cell.values.items() for cell in campaigns.cells) else {}
     baseline = dict(printable(text).partition("=")[::2] for text in settings)
     if not any(baseline.items() <= cell.values.items() for cell in campaigns.cells):
-        known = {name for cell in campaigns.cells for name in cell.values}
+        known: set[str] = set().union(*(cell.values for cell in campaigns.cells))
         raise InputError(
             f"--baseline {' '.join(settings)}: no cell has these values; arguments are {', '.join(sorted(known))}"
         )
@@ -106,5 +113,6 @@ def _baseline(settings: Sequence[str] | None, campaigns: Campaigns) -> dict[str,
 
 
 def _refuse_foreign(output: Path) -> None:
+    """Raise InputError for an output that exists and is no report: it would be removed."""
     if output.exists() and not (output / "report.md").exists():
         raise InputError(f"{output} exists and is no report; name another directory with -o")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the report says: the tables, figures and sentences that its template (reports/templates/report.md.j2) arranges."""
+"""The content of the report: tables, figures and sentences.
+
+The template (reports/templates/report.md.j2) arranges them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 from openbach_run.additions import DESCRIBED, Additions, packages_of
@@ -45,18 +48,20 @@ from openbach_run.results.tables import Markdown, Table, plain
 from openbach_run.satellite.given import is_random
 
 COMPARED = 4
-"""Fewer comparisons with the baseline are read in their table."""
+"""Fewer comparisons with the baseline get no figure: their table is enough."""
 CURVE_POINTS = 3
-"""Fewer values of the number make no curve."""
+"""Fewer values of a swept number make no curve."""
 CURVE_LINES = 8
-"""With more lines nobody sees anything."""
+"""The most lines of a figure; more could not be read."""
 MOST_NAMED = 4
-"""Values of a part of the platform that are named; of more, how many there are."""
+"""The most values of a part of the platform that are named; if there are more, only their number
+is."""
 MEASURES_A_TABLE = 5
-"""More columns with intervals are wider than a page."""
+"""The most measures of a table: more columns with intervals are wider than a page."""
 
 
 def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
+    """Return the figures of a section."""
     cells, name, title = setting.cells, setting.name, setting.title
     if not setting.is_matrix:
         return [*curves(setting), *figures.time_series(name, title, cells, setting.declared)]
@@ -75,6 +80,7 @@ def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
 
 
 def curves(setting: Setting) -> list[Drawing]:
+    """Return a figure for each measure of CURVES over each number that was swept."""
     cells = setting.cells
     made = []
     for argument, measures in CURVES.items():
@@ -89,7 +95,7 @@ def curves(setting: Setting) -> list[Drawing]:
 
 
 def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
-    """Tables by the name of their files."""
+    """Return the tables of a section by the name of their files."""
     if not setting.is_matrix:
         return measures_tables(setting)
     made = {f"{setting.name}-times": times_table(setting)}
@@ -100,23 +106,24 @@ def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
 
 
 def times_table(setting: Setting) -> Table:
-    """The measure: a row per VPN, PEP position and transport, a column per loss."""
+    """Return the table of the measure: a row per VPN, PEP position and transport, a column per
+    loss."""
     measure = setting.plot.measure
     losses, transports = values(setting.cells, "loss"), values(setting.cells, "cc")
-    rows = [
-        [
-            *map(named, (vpn, pep, cc)),
-            *(_shown_in(setting.cells, measure, vpn=vpn, pep=pep, cc=cc, loss=loss) for loss in losses),
-        ]
-        for vpn, pep in configurations(setting.cells)
-        for cc in transports
-    ]
+    rows = []
+    for (vpn, pep), cc in product(configurations(setting.cells), transports):
+        wanted = {"vpn": vpn, "pep": pep, "cc": cc}
+        figures = [_shown_in(setting.cells, measure, **wanted, loss=loss) for loss in losses]
+        rows.append([*map(named, (vpn, pep, cc)), *figures])
     header = [*map(heading, ("vpn", "pep", "cc")), *(said("loss", loss) for loss in losses)]
     return Table(f"{setting.title}: {setting.words}", header, rows, note(setting.cells), 3)
 
 
 def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> Table | None:
-    """How much more (+) or less (−) than the baseline with the same transport; None where nothing can be compared."""
+    """Return by how much each cell differs from the baseline cell with the same transport.
+
+    More is +, less is −. None if nothing can be compared.
+    """
     cells = [cell for cell in setting.cells if cell.values["loss"] == loss]
     transports = values(cells, "cc")
     measure = setting.plot.measure
@@ -135,32 +142,34 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
 
 
 def measures_tables(setting: Setting) -> dict[str, Table]:
-    """Everything that was measured: a row per cell, a column per measure; a table for those of the whole, one for each suffix
-    (flow, direction) with several, none wider than a page."""
+    """Return tables of everything that was measured: a row per cell, a column per measure.
+
+    Measures of the whole run have a table, and so does each suffix (flow, direction) with several
+    measures. No table is wider than a page: the columns that do not fit go to further tables.
+    """
     swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or ["scenario"]
     records = [run.record for cell in setting.cells for run in cell.runs if run.record]
-    measured = dict.fromkeys(name for one in records for name, value in one.measures.items() if value is not None)
+    measured: dict[str, None] = {}  # a set that keeps the order
+    for one in records:
+        measured |= {name: None for name, value in one.measures.items() if value is not None}
     declared = flat(setting.declared)
     of_suffix = Counter(measure_of(name, declared)[0] for name in measured)
     groups: dict[str, list[str]] = {}
     for name in measured:
         suffix = measure_of(name, declared)[0]
+        # A suffix with one measure only is in the table of the whole.
         groups.setdefault("" if of_suffix[suffix] == 1 else suffix, []).append(name)
     made = {}
     for suffix, measures in groups.items():
         title = f"{setting.title}: measures" + (f", {suffix_in_words(suffix)}" if suffix else "")
         for first in range(0, len(measures), MEASURES_A_TABLE):
-            columns = [
-                _column(setting, name, within=bool(suffix)) for name in measures[first : first + MEASURES_A_TABLE]
-            ]
+            shown_here = measures[first : first + MEASURES_A_TABLE]
+            columns = [_column(setting, name, within=bool(suffix)) for name in shown_here]
             header = [*map(heading, swept), *(words for words, _ in columns)]
-            rows = [
-                [
-                    *(_value(name, cell.values.get(name, "")) for name in swept),
-                    *(figures[number] for _, figures in columns),
-                ]
-                for number, cell in enumerate(setting.cells)
-            ]
+            rows = []
+            for number, cell in enumerate(setting.cells):
+                labels = [_value(name, cell.values.get(name, "")) for name in swept]
+                rows.append([*labels, *(figures[number] for _, figures in columns)])
             part = str(first // MEASURES_A_TABLE + 1) if first else ""
             file = file_name(*filter(None, (setting.name, "measures", suffix, part)))
             made[file] = Table(title, header, rows, note(setting.cells), len(swept))
@@ -168,12 +177,13 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
 
 
 def _value(name: str, value: str) -> str:
-    """Below a head that has the unit."""
+    """Return an argument's value without its unit, which is in the column's head."""
     return value if is_number(value) else value_of(name, value)
 
 
 def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str]]:
-    """Head and figures of a measure; `within` a table of its suffix the head does not repeat that."""
+    """Return head and figures of a measure; `within` a table of its suffix the head does not repeat
+    it."""
     declared = flat(setting.declared)
     measure = measure_of(name, declared)[1]
     found = [cell.estimate(name) for cell in setting.cells]
@@ -188,7 +198,8 @@ def name_of_baseline(baseline: Mapping[str, str]) -> str:
 
 
 def shown(cell: Cell | None, measure: str, units: Measure | None = None) -> str:
-    """The cell's figure; what failed or was not run is said, never left out."""
+    """Return the cell's figure in words. Runs that failed or were not run are counted, never left
+    out."""
     if cell is None:
         return "–"
     places, factor = (places_of(units), units.factor) if units else (None, 1.0)
@@ -203,6 +214,7 @@ def _shown_in(cells: Sequence[Cell], measure: str, **wanted: str) -> str:
 
 
 def change(found: Estimate | None, cell: Cell | None) -> str:
+    """Return a change in percent with its interval; "failed" or a dash if there is none."""
     if found is None:
         return "failed" if cell and cell.failed else "–"
     text = f"{_percent(found.median)} %"
@@ -213,11 +225,13 @@ def change(found: Estimate | None, cell: Cell | None) -> str:
 
 
 def _percent(ratio: float) -> str:
+    """Return a ratio as a change in percent: `+1.5`, `−3.0`, `0.0`."""
     percent = round((ratio - 1) * 100, 1) + 0.0
     return f"{percent:+.1f}".replace("-", "−") if percent else "0.0"
 
 
 def note(cells: Sequence[Cell]) -> str:
+    """Return the note below a table: number of seeds, intervals and the least possible time."""
     seeds = sorted({len(cell.runs) for cell in cells})
     parts = []
     if seeds[-1] > 1:
@@ -229,7 +243,7 @@ def note(cells: Sequence[Cell]) -> str:
 
 
 def one_seed(cells: Sequence[Cell]) -> list[str]:
-    """What a table says of cells with one seed; nothing if there are none."""
+    """Return the note on cells with one seed; [] if there are none."""
     alone = [cell for cell in cells if len(cell.runs) == 1]
     if any(is_random(cell.values) for cell in alone):
         return [WARNING]
@@ -237,27 +251,34 @@ def one_seed(cells: Sequence[Cell]) -> list[str]:
 
 
 def advice_table(campaigns: Campaigns) -> Table | None:
-    """What to take: a row for each orbit, loss and what one controls. None where nothing can be advised."""
+    """Return the recommendations: a row for each orbit, loss and what one controls; None if there
+    are none."""
     timed = [one for one in settings(campaigns) if one.is_matrix and one.is_time]
     found = []
     for measure in dict.fromkeys(one.plot.measure for one in timed):
-        cells = [cell for one in timed if one.plot.measure == measure for cell in one.cells]
-        found += advice(cells, measure)
+        of_measure = [one.cells for one in timed if one.plot.measure == measure]
+        found += advice(list(chain.from_iterable(of_measure)), measure)
     if not found:
         return None
-    apart = {name for one in found for name, value in one.conditions.items() if value != found[0].conditions.get(name)}
+    # Other conditions are named only if they tell the rows apart.
+    first = found[0].conditions
+    apart: set[str] = set()
+    for one in found:
+        apart.update(name for name, value in one.conditions.items() if value != first.get(name))
     names = [*("orbit", "loss"), *sorted(apart - {"orbit", "loss"})]
-    rows = [
-        [
-            ", ".join(said(name, one.conditions[name]) for name in names if one.conditions.get(name)),
-            one.control,
-            _configuration(one.chosen.best),
-            figure(one.chosen.found),
-            change(one.chosen.against, None),
-            _as_good(one.chosen, campaigns.distinct("pep")),
-        ]
-        for one in found
-    ]
+    rows = []
+    for one in found:
+        conditions = [said(name, one.conditions[name]) for name in names if one.conditions.get(name)]
+        rows.append(
+            [
+                ", ".join(conditions),
+                one.control,
+                _configuration(one.chosen.best),
+                figure(one.chosen.found),
+                change(one.chosen.against, None),
+                _as_good(one.chosen, campaigns.distinct("pep")),
+            ]
+        )
     header = ["link", "you control", "take", "time (s)", "against no VPN, no PEP", "as good"]
     note = (
         f"median [95 % bootstrap interval]. As good: the interval does not exclude that it takes at most {_more(AS_GOOD)} "
@@ -276,15 +297,20 @@ def _configuration(cell: Cell) -> str:
 
 
 def _transport(cell: Cell) -> str:
-    """`CUBIC`; `CUBIC, PEP with BBRv2`"""
+    """Return the transport in words: `CUBIC`; `CUBIC, PEP with BBRv2`."""
     of_pep = cell.values.get("cc_pep", SAME)
     alone = of_pep == SAME or cell.values.get("pep") == "none"
     return named(cell.values["cc"]) + ("" if alone else f", PEP with {named(of_pep)}")
 
 
 def _as_good(chosen: Recommendation, positions: Sequence[str]) -> str:
-    """`CUBIC and BBRv2: WireGuard and OpenVPN UDP (any PEP position), OpenVPN TCP (no PEP)`"""
+    """Return the configurations that are as good, in words.
+
+    An example is `CUBIC and BBRv2: WireGuard and OpenVPN UDP (any PEP position), OpenVPN TCP (no
+    PEP)`.
+    """
     found: dict[str, dict[str, dict[str, None]]] = {}  # a dict keeps order
+    # Transport → VPN → PEP positions.
     for cell in chosen.as_good:
         of_vpn = found.setdefault(_transport(cell), {}).setdefault(named(cell.values["vpn"]), {})
         of_vpn[said("pep", cell.values["pep"])] = None
@@ -301,17 +327,22 @@ def _positions(some: Collection[str], every: Collection[str]) -> str:
 
 
 def _alike(values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Each value once, with the names that have it: `a, b and c`."""
+    """Return each value once, with the names that have it in words: `a, b and c`."""
     names: dict[str, list[str]] = {}
     for name, value in values.items():
         names.setdefault(value, []).append(name)
-    return [(value, " and ".join(filter(None, (", ".join(some[:-1]), some[-1])))) for value, some in names.items()]
+    found = []
+    for value, some in names.items():
+        before_last = ", ".join(some[:-1])
+        found.append((value, " and ".join(filter(None, (before_last, some[-1])))))
+    return found
 
 
 def failures(campaigns: Campaigns) -> list[Markdown]:
-    """Every cell with runs that failed or are missing, with the first failure's words."""
+    """Return a line for each cell with runs that failed or are missing, with the first failure's
+    words."""
     told: list[Markdown] = []
-    arguments = {name for cell in campaigns.cells for name in cell.values}
+    arguments = set(chain.from_iterable(cell.values for cell in campaigns.cells))
     told_apart = {name for name in arguments if name == "scenario" or len(campaigns.distinct(name)) > 1}
     for cell in campaigns.cells:
         if not cell.whole:
@@ -330,7 +361,8 @@ def virtual_time(campaigns: Campaigns) -> str:
 
 
 def command_line(command: str) -> Markdown:
-    """As a line of code: indented, nothing in it can end the block."""
+    """Return a command as a line of code; it is indented, so that nothing in it can end the
+    block."""
     return Markdown(f"    {printable(command)}")
 
 
@@ -339,17 +371,22 @@ def engines(campaigns: Campaigns) -> list[str]:
 
 
 def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
-    """What the runs depend on; several values where the campaigns differ in it, or the code and packages that runs use."""
+    """Return the table of everything that the runs depend on, such as versions, packages and seeds.
+
+    A part has several values if the campaigns differ in it, or if its hash depends on the code and
+    packages that a run uses.
+    """
     records = campaigns.records
     rows = []
-    for name in dict.fromkeys(name for record in records for name in record.identity):
+    for name in dict.fromkeys(chain.from_iterable(record.identity for record in records)):
         values = dict.fromkeys(record.identity.get(name, "–") for record in records)
         few = len(values) <= MOST_NAMED
         rows.append([name.replace("_", " "), ", ".join(values) if few else f"{len(values)}, by what a run uses"])
-    there = dict.fromkeys(
-        one for several in {id(one.packages): one.packages for one in records}.values() for one in several
-    )
-    known = [f"{name} {' and '.join(found)}" for name in packages if (found := _versions(there, name))]
+    # Most records share one list of packages: each list is looked at once.
+    lists = {id(one.packages): one.packages for one in records}.values()
+    there = dict.fromkeys(chain.from_iterable(lists))
+    versions = {name: _versions(there, name) for name in packages}
+    known = [f"{name} {' and '.join(found)}" for name, found in versions.items() if found]
     rows.append(["packages", ", ".join(known)])
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
@@ -358,38 +395,48 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
 
 
 def _versions(packages: Iterable[str], name: str) -> list[str]:
+    """Return the versions of a package among `name_version_…` texts, each once."""
     return list(dict.fromkeys(one.split("_")[1] for one in packages if one.split("_")[0] == name))
 
 
 def named_packages(additions: Additions) -> list[str]:
-    """The Debian packages that the guest, VPNs and jobs ask for by name."""
+    """Return the Debian packages that the guest, VPNs and jobs ask for by name, sorted."""
     own = json.loads((REPOSITORY / "src/openbach_run/guest/packages.json").read_text())["packages"]
-    folders = [folder for kind in DESCRIBED for folder in additions.all(kind).values()]
+    folders = list(chain.from_iterable(additions.all(kind).values() for kind in DESCRIBED))
     folders += [folder / "files" for folder in additions.all("jobs").values()]
     return sorted({*own, *chain.from_iterable(map(packages_of, folders))})
 
 
 def page_of(docs: Path, name: str) -> Markdown:
-    """The text of docs/`name`.md below its title, its headings one level lower, without links to other files."""
+    """Return the text of docs/`name`.md below its title.
+
+    Its headings are one level lower, and links to other files are plain text.
+    """
     _, _, text = (docs / f"{name}.md").read_text(encoding="utf-8").partition("\n")
     return _inside(text, 1)
 
 
 def limitations(docs: Path) -> Markdown:
-    """The first sentence of each that docs/limitations.md has of time and of measurements, as a list."""
+    """Return a list of the first sentence of each limitation of time and measurements.
+
+    They are taken from docs/limitations.md, above its section on scenarios.
+    """
     text = (docs / "limitations.md").read_text(encoding="utf-8").partition("## Scenarios")[0]
     return Markdown("\n".join(f"- {one}" for one in re.findall(r"^- \*\*([^*]+\.)\*\*", text, re.MULTILINE)))
 
 
 def method(docs: Path) -> Markdown:
-    """The pages that docs/method/README.md lists, in its order, their headings two levels lower, without links to other
-    files."""
+    """Return the pages that docs/method/README.md lists, in its order.
+
+    Their headings are two levels lower, and links to other files are plain text.
+    """
     listed = re.findall(r"^- \[.+?\]\((.+?)\)", (docs / "method/README.md").read_text(encoding="utf-8"), re.MULTILINE)
     pages = [(docs / "method" / name).read_text(encoding="utf-8") for name in listed]
     return Markdown("\n\n".join(_inside(page, 2) for page in pages))
 
 
 def _inside(text: str, levels: int) -> Markdown:
+    """Return Markdown to be set inside the report, without figures and links to files."""
     undrawn = re.sub(r"^!\[.*\n\n", "", text.strip(), flags=re.MULTILINE)  # figures are where the page is
     unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", undrawn)
     return Markdown(re.sub(r"^#", "#" * (levels + 1), unlinked, flags=re.MULTILINE))

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report's figures for other programs: cells.csv (every cell and measure) and claims.csv (every comparison)."""
+"""Write the report's figures for other programs.
+
+cells.csv has every cell and measure, claims.csv every comparison.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.report.cells import Campaigns, Cell, Partners
@@ -23,23 +27,29 @@ CLAIM_COLUMNS = (
 
 
 def cells_csv(campaigns: Campaigns, baseline: Mapping[str, str]) -> str:
-    """One row per cell and measure, with its difference from and ratio to the baseline with otherwise the same values.
-    Low and high are the ends of the 95 % interval. A cell without any measure has one row."""
-    names = list(dict.fromkeys(name for cell in campaigns.cells for name in cell.values))
+    """Return one row per cell and measure, compared with the baseline cell if there is one.
+
+    The baseline cell has the baseline's values and otherwise the same. The row has the difference
+    from it and the ratio to it. Low and high are the ends of the 95 % interval. A cell without any
+    measure has one row.
+    """
+    names = list(dict.fromkeys(chain.from_iterable(cell.values for cell in campaigns.cells)))
     declared = flat(campaigns.declared)
     partners = Partners(campaigns.cells, baseline)
-    rows = (
-        [*(cell.values.get(name, "") for name in names), *row]
-        for cell in campaigns.cells
-        for row in _of_cell(cell, _baseline_of(cell, partners, baseline), declared)
-    )
+    rows: list[list[object]] = []
+    for cell in campaigns.cells:
+        values = [cell.values.get(name, "") for name in names]
+        bare = _baseline_of(cell, partners, baseline)
+        rows += [[*values, *row] for row in _of_cell(cell, bare, declared)]
     return _text([*names, *CELL_COLUMNS], rows)
 
 
 def _of_cell(cell: Cell, bare: Cell | None, declared: Sequence[Measure]) -> Iterator[list[object]]:
-    measures = [
-        name for run in cell.runs if run.record for name, value in run.record.measures.items() if value is not None
-    ]
+    """Yield the columns of each measure of a cell; `bare` is the cell that it is compared with."""
+    measures: list[str] = []
+    for run in cell.runs:
+        if run.record:
+            measures += [name for name, value in run.record.measures.items() if value is not None]
     for measure in dict.fromkeys(measures) or [""]:
         measured = cell.measured(measure)
         found = cell.estimate(measure)
@@ -52,35 +62,39 @@ def _of_cell(cell: Cell, bare: Cell | None, declared: Sequence[Measure]) -> Iter
 
 
 def _baseline_of(cell: Cell, partners: Partners, baseline: Mapping[str, str]) -> Cell | None:
+    """Return the cell that a cell is compared with; None for the baseline itself or if there is
+    none."""
     if baseline.items() <= cell.values.items():
         return None
     return next((one for one in partners.of(cell) if baseline.items() <= one.values.items()), None)
 
 
 def claims_csv(claims: Sequence[Claim]) -> str:
-    """One row per comparison of every claim."""
+    """Return one row per comparison of every claim."""
     decisions = {True: "holds", False: "does not hold", None: "not decided"}
-    rows = (
-        [
-            claim.name, one.part.says, finding.orbit, finding.verdict, one.name, one.part.measure, one.part.bounds,
-            *_ends(one.found),
-            one.found.seeds if one.found else 0, decisions[one.holds], one.why_not,
-        ]
-        for claim in claims
-        for finding in claim.findings
-        for one in finding.comparisons
-    )  # fmt: skip
+    rows: list[list[object]] = []
+    for claim in claims:
+        for finding in claim.findings:
+            for one in finding.comparisons:
+                rows.append([
+                    claim.name, one.part.says, finding.orbit, finding.verdict,
+                    one.name, one.part.measure, one.part.bounds,
+                    *_ends(one.found), one.found.seeds if one.found else 0,
+                    decisions[one.holds], one.why_not,
+                ])  # fmt: skip
     return _text(CLAIM_COLUMNS, rows)
 
 
 def _ends(found: Estimate | None) -> list[float | None]:
+    """Return median, low and high as three columns; None for those that are not known."""
     return [found.median, found.low, found.high] if found else [None, None, None]
 
 
 def _text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Numbers to six decimals; empty where there is none."""
+    """Return CSV text; numbers have up to six decimals, a missing one is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows([round(value, 6) if isinstance(value, float) else value for value in row] for row in rows)
+    for row in rows:
+        writer.writerow([round(value, 6) if isinstance(value, float) else value for value in row])
     return text.getvalue()

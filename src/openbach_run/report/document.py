@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One text in Markdown, set as HTML (one file, works offline) and as Typst, from which the PDF is made."""
+"""Set one text in Markdown as HTML (one file, works offline) and as Typst, which makes the PDF."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,16 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.results.tables import Markdown, plain
 
 LETTERS = 125
-"""As wide as a page is a table with so many letters in a line."""
+"""A table with this many letters in a line is as wide as a page."""
 UNBROKEN = 15
-"""A table of no more rows is on one page, with its note."""
+"""A table with at most this many rows stays on one page, with its note."""
 SHORT, LONG = 13, 60
-"""Of a wider one columns with more letters than the first break their lines; one with more than the second gets no wider."""
+"""Numbers of letters. A table that is wider than a page breaks the lines of columns with more
+letters than the first, and widens no column beyond the second."""
 
 
 def templates(folder: Path, finalize: Callable[[Any], Any] | None = None, *, html: bool = False) -> Environment:
-    """`finalize` makes every value what the document is written in."""
+    """Return the templates in a folder; `finalize` turns every value into the document's markup."""
     made = Environment(
         loader=FileSystemLoader(folder),
         autoescape=html,
@@ -47,14 +49,17 @@ def as_markdown(value: Any) -> Markdown:
 
 
 def as_html(markdown: str, folder: Path, template: Path, charts: Mapping[str, Any] | None = None) -> str:
-    """`folder` is where the images' paths begin. Images become a part of the page, tables scroll by themselves. `charts` has
-    what a browser draws itself of some images, by their paths."""
+    """Return the HTML page of a text.
+
+    `folder` is where the images' paths begin; the images become part of the page. Tables scroll by
+    themselves. `charts` has the data, by path, of images that a browser draws itself.
+    """
     tokens = _parser().parse(markdown)
-    headings = [
-        (token, "".join(part.content for part in tokens[number + 1].children or ()))
-        for number, token in enumerate(tokens)
-        if token.type == "heading_open" and token.tag in ("h2", "h3")
-    ]
+    headings = []
+    for number, token in enumerate(tokens):
+        if token.type == "heading_open" and token.tag in ("h2", "h3"):
+            text = tokens[number + 1]
+            headings.append((token, "".join(part.content for part in text.children or ())))
     anchors: dict[str, str] = {}
     for token, title in sorted(headings, key=lambda heading: heading[0].tag):  # h2 first: the template links to them
         anchor = _anchor(title)
@@ -66,6 +71,7 @@ def as_html(markdown: str, folder: Path, template: Path, charts: Mapping[str, An
     body = _parser().renderer.render(tokens, _parser().options, {})
     body = body.replace("<pre>", '<pre tabindex="0">')  # what scrolls is reached with the keyboard
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
+    # An image alone in a paragraph becomes a figure with its caption.
     body = re.sub(
         r'<p><img src="([^"]+)" alt="([^"]*)" ?/?></p>',
         lambda found: _figure(found[1], found[2], folder, charts or {}),
@@ -77,13 +83,18 @@ def as_html(markdown: str, folder: Path, template: Path, charts: Mapping[str, An
 
 
 def script() -> str:
-    """What draws the charts: the same in every report."""
+    """Return the script that draws the charts; it is the same in every report."""
     return chart_script() + (REPOSITORY / "reports/templates/figures.js").read_text()
 
 
 def as_pdf(markdown: str, folder: Path, template: Path) -> bytes:
-    """`folder` is where the images' paths begin. The fonts are Typst's own: the PDF is the same everywhere."""
+    """Return the PDF of a text.
+
+    `folder` is where the images' paths begin. The fonts are Typst's own, so that the PDF is the
+    same on every machine.
+    """
     tree = SyntaxTreeNode(_parser().parse(markdown))
+    # A paragraph before a table is the table's title.
     following = [*tree.children[1:], None]
     body = "".join(
         _kept_with_next(node) if node.type == "paragraph" and after and after.type == "table" else _typst(node)
@@ -108,15 +119,16 @@ def _anchor(title: str) -> str:
 
 
 def _figure(source: str, caption: str, folder: Path, charts: Mapping[str, Any]) -> str:
+    """Return an image as a part of the page. Raises ValueError for one outside the report's
+    folder."""
     image = (folder / source).resolve()
     if not image.is_relative_to(folder.resolve()):
         raise ValueError(f"{source}: a report has images of its own only")
     data = base64.b64encode(image.read_bytes()).decode()
     chart = ""
     if source in charts:
-        text = json.dumps(charts[source], separators=(",", ":")).replace(
-            "<", "\\u003c"
-        )  # a value's </script> ends nothing
+        text = json.dumps(charts[source], separators=(",", ":"))
+        text = text.replace("<", "\\u003c")  # so that </script> in a value does not end the script
         chart = f'<script type="application/json">{text}</script>'
     return (
         f"<figure{' class=has-chart' if chart else ''}>"
@@ -126,7 +138,8 @@ def _figure(source: str, caption: str, folder: Path, charts: Mapping[str, Any]) 
 
 
 def _typst(node: SyntaxTreeNode) -> str:
-    """A node of the Markdown's tree as Typst markup."""
+    """Return a node of the Markdown's tree as Typst markup. Raises ValueError for an unknown
+    node."""
     inner = "".join(_typst(child) for child in node.children)
     match node.type:
         case "heading":
@@ -167,16 +180,22 @@ def _typst(node: SyntaxTreeNode) -> str:
 
 
 def _kept_with_next(node: SyntaxTreeNode) -> str:
-    """A table's title."""
+    """Return a table's title, which stays on the table's page."""
     return f"#block(sticky: true, above: 1.2em)[{_typst(node).strip()}]\n\n"
 
 
 def _typst_table(node: SyntaxTreeNode) -> str:
-    """Columns of long texts share what is left of the width, and break their lines."""
+    """Return a table as Typst markup.
+
+    In a table wider than a page, columns of long texts share what is left of the width and break
+    their lines.
+    """
     header, *body = node.children
     cells = header.children[0].children
-    rows_of = [header.children[0], *(row for part in body for row in part.children)]
-    longest = [max(len(_text(row.children[column])) for row in rows_of) for column in range(len(cells))]
+    rows_of = [header.children[0], *chain.from_iterable(part.children for part in body)]
+    longest = []
+    for column in range(len(cells)):
+        longest.append(max(len(_text(row.children[column])) for row in rows_of))
     fits = sum(longest) + 2 * len(longest) <= LETTERS
     widths = ", ".join("auto" if fits or length <= SHORT else f"{min(length, LONG)}fr" for length in longest)
     rules = "" if fits else ", stroke: (x, y) => if y > 1 { (top: 0.3pt + luma(200)) }"
@@ -192,10 +211,12 @@ def _text(node: SyntaxTreeNode) -> str:
 
 
 def _string(text: str) -> str:
-    """A string literal of Typst."""
-    return (
-        '"' + "".join(one if one.isprintable() and one not in '"\\' else f"\\u{{{ord(one):x}}}" for one in text) + '"'
-    )
+    """Return a string literal of Typst."""
+    letters = []
+    for one in text:
+        is_plain = one.isprintable() and one not in '"\\'
+        letters.append(one if is_plain else f"\\u{{{ord(one):x}}}")
+    return '"' + "".join(letters) + '"'
 
 
 def _string_markup(text: str) -> str:

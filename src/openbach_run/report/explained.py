@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The map that `openbach-run explain` makes: under which assumptions each finding holds, and what each alternative changes. As
-data (reports/assumptions/map.json), for the technical report, and as a text for people."""
+"""The map that `openbach-run explain` makes, as data and as a text for people.
+
+It says under which assumptions each finding holds, and what each alternative changes. The data
+(reports/assumptions/map.json) is for the technical report.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -22,7 +26,7 @@ from openbach_run.results.tables import Table, as_markdown
 
 FILE = "map.json"
 DRIVERS = 3
-"""So many are named in a sentence."""
+"""The most alternatives that are named in a sentence."""
 NUMBER_OR_NONE = (int, float, NoneType)
 CHANGE: dict[str, Any] = {
     **dict.fromkeys(("assumption", "alternative", "unit"), str), **dict.fromkeys(("seeds", "more"), int), "by": float,
@@ -33,13 +37,16 @@ MAP = {
     **dict.fromkeys(("command", "commit", "joint", "campaign", "searched", "confirmed", "promising", "versions"), str),
     **dict.fromkeys(("untried", "without_effect", "again", "findings"), list), "tried": int, "whole": bool,
 }  # fmt: skip
-"""Fields of the file."""
+"""The fields of the file: those of a change, of a finding and of the whole."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What an alternative alone does to a finding: `by` is a factor where `unit` is ×, or else a difference; `more` comparisons
-    lie within their bounds. With one seed there is no interval."""
+    """The effect of an alternative alone on a finding.
+
+    `by` is a factor if `unit` is ×, else a difference. `more` is how many more comparisons lie
+    within their bounds. With one seed there is no interval.
+    """
 
     assumption: str
     alternative: str
@@ -52,30 +59,32 @@ class Change:
 
     @property
     def figure(self) -> str:
-        """`× 1.13 [1.10–1.16]`, `+3.1 [2.8–3.4]`; `× 1.13` with one seed."""
+        """Return the change with its interval: `× 1.13 [1.10–1.16]`, `+3.1 [2.8–3.4]`; `× 1.13`
+        with one seed."""
         digits, sign = (2, "× ") if self.unit == "×" else (1, "+" if self.by > 0 else "")
         shown = [f"{one:.{digits}f}".replace("-", "−") for one in (self.by, self.low, self.high) if one is not None]
         return f"{sign}{shown[0]}" + (f" [{shown[1]}–{shown[2]}]" if len(shown) > 1 else "")
 
     @property
     def size(self) -> float:
+        """Return how large the change is, whatever its direction."""
         return max(self.by, 1 / self.by) if self.unit == "×" and self.by > 0 else abs(self.by)
 
     @property
     def words(self) -> str:
-        """`buffer: 2 BDP (× 1.13, one seed)`"""
+        """Return the change in words: `buffer: 2 BDP (× 1.13, one seed)`."""
         return f"{self.assumption}: {self.alternative} ({self.figure}{', one seed' if self.seeds == 1 else ''})"
 
 
 @dataclass(frozen=True)
 class Explained:
-    """Of a claim's part on an orbit."""
+    """The finding on a part of a claim on one orbit: where it holds, and what changes it."""
 
     claim: str
     part: str
     orbit: str
     ours: str
-    """The verdict as our scenarios are."""
+    """The verdict with our scenarios as they are."""
     joint: str
     """The verdict under the joint set."""
     holds_under: str
@@ -83,7 +92,10 @@ class Explained:
 
     @property
     def drivers(self) -> list[Change]:
-        """The alternatives that alone change how many of its comparisons hold: first those with an interval, by how many."""
+        """Return the alternatives that alone change how many of its comparisons hold.
+
+        Those with an interval come first, then those that change most comparisons.
+        """
         driving = (one for one in self.changes if one.more)
         return sorted(driving, key=lambda one: (one.seeds == 1, -abs(one.more), -one.size))
 
@@ -94,38 +106,39 @@ class Explained:
 
 @dataclass(frozen=True)
 class Map:
-    """`joint`: the set of assumptions under which most holds, in words."""
+    """The whole map. `joint` is the set of assumptions under which most findings hold, in words."""
 
     command: str
     commit: str
     whole: bool
     joint: str
     campaign: str
-    """The cells, and how many; of a campaign file."""
+    """The cells and their number, or those of a campaign file."""
     searched: str
-    """The seeds that searched, in words."""
+    """The seeds of the search, in words."""
     confirmed: str
-    """The other seeds of the verdicts; "" if there was no time for them."""
+    """The other seeds, from which the verdicts are; "" if there was no time for them."""
     tried: int
     untried: list[str]
     without_effect: list[str]
     again: list[str]
-    """What was run with the other seeds."""
+    """The choices that were run with the other seeds."""
     findings: list[Explained]
     promising: str = ""
-    """Under what more holds by the seeds that searched, if there was no time to run it with the others."""
+    """The choice under which more holds by the seeds of the search, if there was no time to run it
+    with the other seeds."""
     versions: str = ""
-    """A sentence, if the runs are of several versions of Debian."""
+    """A sentence if the runs are from several versions of Debian."""
 
     def of(self, claim: str) -> list[Explained]:
         return [one for one in self.findings if one.claim == claim]
 
     def held(self, under: str, claim: str | None = None) -> int:
-        """How many findings hold (of a claim) under `ours` or `joint`."""
+        """Return how many findings (of a claim) hold under `ours` or `joint`."""
         return sum(getattr(one, under) == HOLDS for one in self.findings if claim in (None, one.claim))
 
     def as_json(self) -> str:
-        """The map as JSON, a finding on each line."""
+        """Return the map as JSON, with one finding on each line."""
         fields = asdict(self)
         findings = ",\n".join(json.dumps(one, ensure_ascii=False) for one in fields.pop("findings"))
         head = json.dumps(fields, indent=1, ensure_ascii=False).removesuffix("\n}")
@@ -137,7 +150,7 @@ def words(choice: Choice) -> str:
 
 
 def assumptions_of(folder: Path) -> Map | None:
-    """None where no map was made."""
+    """Return the map in a folder; None if none was made. Raises InputError."""
     file = folder / FILE
     if not file.exists():
         return None
@@ -145,26 +158,29 @@ def assumptions_of(folder: Path) -> Map | None:
     try:
         if wrong := _wrong(content):
             raise TypeError(wrong)
-        findings = [
-            Explained(**{**one, "changes": [Change(**change) for change in one["changes"]]})
-            for one in content.pop("findings")
-        ]
+        findings = []
+        for one in content.pop("findings"):
+            changes = [Change(**change) for change in one["changes"]]
+            findings.append(Explained(**{**one, "changes": changes}))
         return Map(**content, findings=findings)
     except TypeError as error:
         raise InputError(f"{file}: {error}; openbach-run explain writes it anew") from error
 
 
 def _wrong(content: Any) -> str | None:
-    """What is wrong with the content of a map.json, or None."""
+    """Return what is wrong with the content of a map.json, or None."""
     if wrong := fields({"promising": "", "versions": "", **content} if isinstance(content, dict) else content, MAP):
         return wrong
     listed = ("untried", "without_effect", "again")
-    if not all(type(one) is str for name in listed for one in content[name]):
+    texts = chain.from_iterable(content[name] for name in listed)
+    if not all(type(one) is str for one in texts):
         return f"{', '.join(listed)} should be lists of texts"
     for one in content["findings"]:
-        if wrong := fields(one, EXPLAINED) or next(
-            filter(None, (fields(each, CHANGE) for each in one["changes"])), None
-        ):
+        wrong = fields(one, EXPLAINED)
+        if not wrong:
+            faults = (fields(each, CHANGE) for each in one["changes"])
+            wrong = next(filter(None, faults), None)
+        if wrong:
             return f"findings: {wrong}"
     return None
 
@@ -172,9 +188,11 @@ def _wrong(content: Any) -> str | None:
 def map_of(
     found: Search, command: str, commit: str, campaign: str, searched: str, confirmed: str, versions: str = ""
 ) -> Map:
-    """`confirmed` are the seeds of `found.again`."""
+    """Return the map of what a search has found; `confirmed` are the seeds of `found.again`, in
+    words."""
     where, changed = regions(found), _changes(found)
     ours, joint = found.same_again({}), found.same_again(found.joint.choice)
+    # Was the best choice by the seeds of the search run with the other seeds, too?
     is_judged = found.best is found.joint or found.same_again(found.best.choice) in found.confirmed
     findings = [
         Explained(
@@ -213,7 +231,8 @@ def _by_medians(finding: Finding | None) -> str:
 
 
 def _changes(found: Search) -> dict[Key, list[Change]]:
-    """With the intervals of the other seeds where an alternative was run with them."""
+    """Return the changes by finding, with the other seeds' intervals if the alternative was run
+    with them."""
     with_intervals = effects(found.again) if found.again else {}
     told = {}
     for key, several in effects(found.tried).items():
@@ -229,7 +248,13 @@ def _shown(one: Effect) -> Change:
 
 
 def answer(found: Map, assumptions: Mapping[str, Assumption], joint: Choice) -> str:
-    """The map as Markdown: how many findings hold, of each where and what drives it, what each alternative changes."""
+    """Return the map as Markdown.
+
+    It says how many findings hold, where each holds and what drives it, and what each alternative
+    changes.
+    """
+    claims = dict.fromkeys(one.claim for one in found.findings)
+    tables = [_of_claim(found, claim) for claim in claims]
     parts = [
         "# Assumptions under which the published report's claims hold",
         _summary(found),
@@ -256,11 +281,7 @@ def answer(found: Map, assumptions: Mapping[str, Assumption], joint: Choice) -> 
         "of their bounds, if any do), paired by seed, with its 95 % bootstrap interval over the seeds; without brackets it is "
         "of one seed, and says little where packets are lost at random. With (+2) two more comparisons lie within theirs. "
         f"Left out is what changes none of a claim's findings by more than {100 * MARGIN:g} %.",
-        *(
-            as_markdown(table)
-            for claim in dict.fromkeys(one.claim for one in found.findings)
-            if (table := _of_claim(found, claim))
-        ),
+        *(as_markdown(table) for table in tables if table),
         "## What was tried",
         _tried(found),
         as_markdown(_asked(assumptions, joint)),
@@ -277,13 +298,16 @@ def _summary(found: Map) -> str:
 
 
 def _held(found: Map) -> Table:
+    """Return the number of findings that hold, by claim and in all."""
     claims = list(dict.fromkeys(one.claim for one in found.findings))
     rows = [
         [claim, str(found.held("ours", claim)), str(found.held("joint", claim)), str(len(found.of(claim)))]
         for claim in claims
     ]
     rows.append(["all findings", *(str(one) for one in (found.held("ours"), found.held("joint"), len(found.findings)))])
-    whole = [sum(found.held(under, one) == len(found.of(one)) for one in claims) for under in ("ours", "joint")]
+    whole = []
+    for under in ("ours", "joint"):
+        whole.append(sum(found.held(under, one) == len(found.of(one)) for one in claims))
     rows.append(["whole claims", *map(str, whole), str(len(claims))])
     note = "a finding is one part of a claim on one orbit; a claim holds as a whole if all its findings do"
     return Table("Findings that hold", ["claim", "as ours", "under the joint set", "of"], rows, note, 1)
@@ -303,21 +327,27 @@ def _findings(found: Map) -> Table:
 
 
 def _of_claim(found: Map, claim: str) -> Table | None:
-    """A row for each alternative that changes anything, a column for each finding."""
+    """Return a row for each alternative that changes anything, a column for each finding; None if
+    none does."""
     findings = found.of(claim)
     by_pair: dict[tuple[str, str], dict[int, Change]] = {}
     for number, finding in enumerate(findings):
         for one in finding.changes:
             by_pair.setdefault((one.assumption, one.alternative), {})[number] = one
-    rows = [
-        [f"{assumption}: {alternative}", *(_cell(changes.get(number)) for number in range(len(findings)))]
-        for (assumption, alternative), changes in by_pair.items()
-        if any(one.more or one.size > 1 + MARGIN or (one.unit != "×" and one.size > MARGIN) for one in changes.values())
-    ]
+    rows = []
+    for (assumption, alternative), changes in by_pair.items():
+        if any(map(_matters, changes.values())):
+            cells = [_cell(changes.get(number)) for number in range(len(findings))]
+            rows.append([f"{assumption}: {alternative}", *cells])
     if not rows:
         return None
     header = [claim, *(" ".join(filter(None, (one.orbit.upper(), one.part))) for one in findings)]
     return Table(f"{claim}: what each alternative alone changes", header, rows, "", 1)
+
+
+def _matters(one: Change) -> bool:
+    """Return whether a change moves a comparison over a bound, or is larger than the margin."""
+    return bool(one.more or one.size > 1 + MARGIN or (one.unit != "×" and one.size > MARGIN))
 
 
 def _cell(one: Change | None) -> str:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report's figures, as SVG and PDF: the same cells give the same bytes."""
+"""The report's figures, as SVG and PDF. The same cells give the same bytes."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
@@ -28,47 +29,54 @@ from openbach_run.results.record import statistics
 
 TRANSFER_TIME = "transfer_time_s"
 WIDE = 3
-"""An axis of ratios that reaches over more than this factor is logarithmic; panels do not share one that differs by more."""
+"""An axis of ratios that reaches over more than this factor is logarithmic. Panels that differ by
+more than it do not share an axis."""
 
 BURSTS = "; what waited behind a lost packet arrives at once, so that an interval can have more than the link's rate"
 ECDF_SEEDS = 10
-"""Fewer make no distribution."""
+"""Fewer seeds make no distribution."""
 LINEAR = 10
-"""An axis of swept numbers that reaches over more than this factor is logarithmic, from the least one above 0 on."""
+"""An axis of swept numbers that reaches over more than this factor is logarithmic, from the least
+number above 0 on."""
 SERIES_LENGTH = 20
-"""A statistic that a job of a run sent at least so often is drawn over time."""
+"""A statistic is drawn over time if a job of a run sent it at least this often."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with the name of its files, what it shows, and the words for those who do not see it."""
+    """A figure with the name of its files, and a caption for those who do not see it."""
 
     name: str
     caption: str
     figure: Figure
 
     def save(self, folder: Path) -> None:
-        """`folder`/`name`.svg and .pdf."""
+        """Write the figure as `folder`/`name`.svg and .pdf."""
         with matplotlib.rc_context(SETTINGS):
             self.figure.savefig(folder / f"{self.name}.svg", metadata={"Date": None, "Creator": "openbach-run"})
             self.figure.savefig(folder / f"{self.name}.pdf", metadata={"CreationDate": None, "Creator": "openbach-run"})
 
 
 def values(cells: Sequence[Cell], name: str) -> list[str]:
+    """Return the different values of an argument in the order of the cells; numbers in their own
+    order."""
     found = list(dict.fromkeys(cell.values.get(name, "") for cell in cells))
     return sorted(found, key=float) if all(map(is_number, found)) else found
 
 
 def find(cells: Sequence[Cell], **wanted: str) -> Cell | None:
-    return next(
-        (cell for cell in cells if all(cell.values.get(name, "") == value for name, value in wanted.items())), None
-    )
+    """Return the first cell with these values, or None."""
+    for cell in cells:
+        if all(cell.values.get(name, "") == value for name, value in wanted.items()):
+            return cell
+    return None
 
 
 def configurations(cells: Sequence[Cell]) -> list[tuple[str, str]]:
-    """The pairs of VPN and PEP position, in the order of the campaign."""
+    """Return the pairs of VPN and PEP position that there are, in the order of the campaign."""
     pairs = {(cell.values.get("vpn", ""), cell.values.get("pep", "")) for cell in cells}
-    return [(vpn, pep) for vpn in values(cells, "vpn") for pep in values(cells, "pep") if (vpn, pep) in pairs]
+    every = itertools.product(values(cells, "vpn"), values(cells, "pep"))
+    return [pair for pair in every if pair in pairs]
 
 
 def configuration(vpn: str, pep: str) -> str:
@@ -76,20 +84,23 @@ def configuration(vpn: str, pep: str) -> str:
 
 
 def without_unit(words: str) -> str:
-    """`transfer time` of `transfer time (s)`."""
+    """Return words without their unit: `transfer time` for `transfer time (s)`."""
     return words.partition(" (")[0]
 
 
 def least_times_s(cells: Sequence[Cell]) -> list[float]:
-    """Of the sizes that the cells transfer."""
-    return sorted({time_s for cell in cells if (time_s := cell.least_transfer_time_s)})
+    """Return the least times in s for the sizes that the cells transfer, sorted."""
+    times_s = {cell.least_transfer_time_s for cell in cells}
+    return sorted(time_s for time_s in times_s if time_s)
 
 
 def heat_map(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
-    """Medians of a measure, called `words`: a row per VPN and PEP position, a column per loss and transport (the report's
-    Figure 2)."""
+    """Draw the medians of a measure, called `words` (the report's Figure 2).
+
+    There is a row per VPN and PEP position, and a column per loss and transport.
+    """
     rows, losses, transports = configurations(cells), values(cells, "loss"), values(cells, "cc")
-    columns = [(loss, cc) for loss in losses for cc in transports]
+    columns = list(itertools.product(losses, transports))
     medians = numpy.full((len(rows), len(columns)), numpy.nan)
     texts = {}
     for (y, (vpn, pep)), (x, (loss, cc)) in itertools.product(enumerate(rows), enumerate(columns)):
@@ -102,6 +113,7 @@ def heat_map(name: str, title: str, cells: Sequence[Cell], measure: str, words: 
         axes = figure.subplots()
         least, most = numpy.nanmin(medians), numpy.nanmax(medians)
         logarithmic = least > 0
+        # A logarithmic scale needs two different ends.
         scale = LogNorm(least, max(most, least * 1.01)) if logarithmic else Normalize(least, most)
         image = axes.imshow(medians, aspect="auto", cmap="YlOrRd", norm=scale)
         bar = figure.colorbar(image, label=words, pad=0.01)
@@ -126,6 +138,8 @@ def heat_map(name: str, title: str, cells: Sequence[Cell], measure: str, words: 
 
 
 def _word(cell: Cell, found: Estimate | None) -> str:
+    """Return the text in a field of the heat map; * marks a cell with runs that failed or are
+    missing."""
     if found is None:
         return "failed" if cell.failed else "not run"
     digits = 1 if found.median < 100 else 0
@@ -135,7 +149,10 @@ def _word(cell: Cell, found: Estimate | None) -> str:
 def compared(
     name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str, str], measure: str, words: str
 ) -> Drawing:
-    """Ratio of each configuration's value to the baseline's with its interval, per transport (the report's Figures 3 to 6)."""
+    """Draw the ratio of each configuration to the baseline with its interval, per transport.
+
+    These are the report's Figures 3 to 6.
+    """
     transports = values(cells, "cc")
     rows = [
         (vpn, pep) for vpn, pep in configurations(cells) if not baseline.items() <= {"vpn": vpn, "pep": pep}.items()
@@ -149,6 +166,7 @@ def compared(
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc)
                 found = against(cell, cells, baseline, measure) if cell else None
                 if found:
+                    # The transports are beside one another, around the middle of the row.
                     at = y + (number - (len(transports) - 1) / 2) * 0.22
                     look = COLOURS[(number + 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
                     _with_interval(axes, found, at, *look, named(cc))
@@ -179,10 +197,12 @@ def compared(
 
 
 def against(cell: Cell, cells: Sequence[Cell], baseline: Mapping[str, str], measure: str) -> Estimate | None:
-    """Ratio to the cell that has the baseline's values and otherwise the same; None for that cell itself."""
-    partners = [
-        one for one in Partners(cells, baseline).of(cell) if all(one.values.get(k) == v for k, v in baseline.items())
-    ]
+    """Return the ratio to the cell with the baseline's values and otherwise the same.
+
+    None if there is no such cell, and for that cell itself.
+    """
+    same_otherwise = Partners(cells, baseline).of(cell)
+    partners = [one for one in same_otherwise if baseline.items() <= one.values.items()]
     return ratio(cell.measured(measure), partners[0].measured(measure)) if partners else None
 
 
@@ -193,18 +213,20 @@ def _with_interval(axes: Axes, found: Estimate, y: float, colour: str, marker: s
 
 
 def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
-    """A measure over loss: a panel per transport, a colour per VPN, a style per PEP position."""
+    """Draw a measure over loss: a panel per transport, a colour per VPN, a style per PEP
+    position."""
     losses, vpns, peps = values(cells, "loss"), values(cells, "vpn"), values(cells, "pep")
+    measured = list(itertools.chain.from_iterable(cell.measured(measure).values() for cell in cells))
     with matplotlib.rc_context(SETTINGS):
         figure, panels = _panels([named(cc) for cc in values(cells, "cc")], "random loss (%)", words)
         for cc, axes in zip(values(cells, "cc"), panels, strict=True):
             for vpn, pep in configurations(cells):
-                found = [
-                    (float(loss), estimated)
-                    for loss in losses
-                    if (cell := find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss))
-                    and (estimated := cell.estimate(measure))
-                ]
+                found = []
+                for loss in losses:
+                    cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
+                    estimated = cell.estimate(measure) if cell else None
+                    if estimated:
+                        found.append((float(loss), estimated))
                 colour, style = COLOURS[vpns.index(vpn) % len(COLOURS)], STYLES[peps.index(pep) % len(STYLES)]
                 label = configuration(vpn, pep)
                 axes.plot(
@@ -218,7 +240,7 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
                 _intervals(axes, found, colour, label)
             if measure == TRANSFER_TIME:
                 _least(axes, cells)
-            if all(value > 0 for cell in cells for value in cell.measured(measure).values()):
+            if all(value > 0 for value in measured):
                 axes.set_yscale("log")
                 _plain_log(axes.yaxis)
             scale = _to_scale(axes, losses)
@@ -236,7 +258,10 @@ def _intervals(axes: Axes, found: Sequence[tuple[float, Estimate]], colour: str,
 
 
 def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure: str, words: str) -> Drawing:
-    """A measure, called `words`, over a number that was swept: a line for each combination of the other values that were."""
+    """Draw a measure, called `words`, over a number that was swept.
+
+    There is a line for each combination of the other values that were swept.
+    """
     numbers = values(cells, argument)
     swept = [one for one in cells[0].values if one != argument and len(values(cells, one)) > 1]
     lines: dict[str, dict[str, Cell]] = {}
@@ -248,9 +273,8 @@ def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure:
         axes = figure.subplots()
         axes.grid(color="#eeeeee")
         for number, (label, line) in enumerate(lines.items()):
-            found = [
-                (float(value), one) for value in numbers if value in line and (one := line[value].estimate(measure))
-            ]
+            estimates = [(float(value), line[value].estimate(measure)) for value in numbers if value in line]
+            found = [(value, one) for value, one in estimates if one]
             colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
             axes.plot(
                 [x for x, _ in found], [one.median for _, one in found], marker=marker, markersize=4, color=colour,
@@ -266,14 +290,17 @@ def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure:
 
 
 def distributions(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
-    """Empirical distribution of a measure over the seeds: a panel per transport and loss rate above 0 (without
-    loss all seeds give the same; a campaign of that alone is drawn all the same)."""
+    """Draw the empirical distribution of a measure over the seeds.
+
+    There is a panel per transport and loss rate above 0. Without loss all seeds give the same, so
+    that rate is drawn only if the campaign has no other.
+    """
     vpns, peps, transports = values(cells, "vpn"), values(cells, "pep"), values(cells, "cc")
     losses = [loss for loss in values(cells, "loss") if loss != "0"] or values(cells, "loss")
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 0.8 + 2 * len(losses)))
         grid = figure.subplots(len(losses), len(transports), sharey=True, squeeze=False)
-        for (row, loss), (column, cc) in ((a, b) for a in enumerate(losses) for b in enumerate(transports)):
+        for (row, loss), (column, cc) in itertools.product(enumerate(losses), enumerate(transports)):
             axes = grid[row][column]
             axes.set_title(f"{named(cc)}, {said('loss', loss)}")
             axes.grid(color="#eeeeee")
@@ -289,15 +316,17 @@ def distributions(name: str, title: str, cells: Sequence[Cell], measure: str, wo
 
 
 def _plain_log(axis: Axis) -> None:
-    """Ticks at 1, 2 and 5 times powers of ten, written out."""
+    """Set ticks at 1, 2 and 5 times powers of ten, written out."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
 
 
 def _to_scale(axes: Axes, numbers: Sequence[str]) -> str:
-    """Ticks at numbers, on a linear axis, or one that is logarithmic above the least of them that is above 0; what a caption
-    has to say of it."""
+    """Set ticks at these numbers, and return what a caption has to say about the axis.
+
+    The axis is linear, or logarithmic above the least number that is greater than 0.
+    """
     at = [float(one) for one in numbers]
     least, most = min((one for one in at if one > 0), default=1.0), max(at)
     logarithmic = most > LINEAR * least
@@ -336,14 +365,21 @@ def _legend(figure: Figure, vpns: Sequence[str], peps: Sequence[str]) -> None:
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
 
 
+Lines = dict[str, list[tuple[float, float]]]
+"""Line → points: time in s, value."""
+
+
 def time_series(name: str, title: str, cells: Sequence[Cell], declared: Declared) -> list[Drawing]:
-    """For each statistic that jobs sent again and again: one figure, a panel per configuration, a line per job instance and
-    suffix, of the first seed of the first cell of each configuration."""
-    chosen = {pair: cell for pair in configurations(cells) if (cell := find(cells, vpn=pair[0], pep=pair[1]))}
-    series: dict[tuple[str, str], dict[tuple[str, str], dict[str, list[tuple[float, float]]]]] = {}
-    for pair, cell in chosen.items():
-        for statistic, lines in _series(cell).items():
-            series.setdefault(statistic, {})[pair] = lines
+    """Return a figure for each statistic that jobs sent again and again.
+
+    It has a panel per configuration, and a line per job instance and suffix. It shows the first
+    seed of the first cell of each configuration.
+    """
+    series: dict[tuple[str, str], dict[tuple[str, str], Lines]] = {}
+    for vpn, pep in configurations(cells):
+        cell = find(cells, vpn=vpn, pep=pep)
+        for statistic, lines in _series(cell).items() if cell else ():
+            series.setdefault(statistic, {})[vpn, pep] = lines
     made = []
     for (job, sent), drawn in sorted(series.items()):
         measure = over_time(sent, declared.get(job, ()))
@@ -352,11 +388,14 @@ def time_series(name: str, title: str, cells: Sequence[Cell], declared: Declared
     return made
 
 
-def _series(cell: Cell) -> dict[tuple[str, str], dict[str, list[tuple[float, float]]]]:
-    """(job, statistic) → line → (time in s from the first statistic of the run, value)."""
+def _series(cell: Cell) -> dict[tuple[str, str], Lines]:
+    """Return (job, statistic) → lines, for lines of at least SERIES_LENGTH points.
+
+    The times are in s from the first statistic of the run.
+    """
     sent = statistics(cell.runs[0].run_dir)
     start_ms = min((one["_metadata"]["time"] for one in sent), default=0)
-    found: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+    found: dict[tuple[str, str], Lines] = {}
     for one in sent:
         metadata = one["_metadata"]
         where = metadata["agent_name"].removeprefix("satvpn_").replace("_", " ")
@@ -365,16 +404,20 @@ def _series(cell: Cell) -> dict[tuple[str, str], dict[str, list[tuple[float, flo
             if isinstance(value, int | float) and not isinstance(value, bool):
                 lines = found.setdefault((metadata["job_name"], statistic), {})
                 lines.setdefault(line, []).append(((metadata["time"] - start_ms) / 1000, float(value)))
-    long = {
-        key: {line: points for line, points in lines.items() if len(points) >= SERIES_LENGTH}
-        for key, lines in found.items()
-    }
-    return {key: lines for key, lines in long.items() if lines}
+    long: dict[tuple[str, str], Lines] = {}
+    for key, lines in found.items():
+        long_lines = {line: points for line, points in lines.items() if len(points) >= SERIES_LENGTH}
+        if long_lines:
+            long[key] = long_lines
+    return long
 
 
 def _shared(ends: Sequence[float]) -> bool | Literal["row"]:
-    """Whether all panels have one axis, or each row one of its own: where some reach more than WIDE times as far as others, the
-    lines of these could not be seen."""
+    """Return True if all panels share one axis, "row" if each row has its own.
+
+    `ends` is how far each panel reaches. If some reach more than WIDE times as far as others, the
+    lines of these could not be seen on a shared axis.
+    """
     return True if max(ends) <= WIDE * min(ends) else "row"
 
 
@@ -384,24 +427,20 @@ def _drawn_over_time(
     measure: Measure,
     panels: Mapping[tuple[str, str], Mapping[str, Sequence[tuple[float, float]]]],
 ) -> Drawing:
+    """Draw the lines of a statistic over virtual time, a panel per configuration."""
     across = min(3, len(panels))
-    sent = [value * measure.factor for drawn in panels.values() for line in drawn.values() for _, value in line]
+    points_of = {pair: list(itertools.chain.from_iterable(drawn.values())) for pair, drawn in panels.items()}
+    sent = [value * measure.factor for _, value in itertools.chain.from_iterable(points_of.values())]
     shown = in_good_units(measure, sent)
     factor = measure.factor * shown.factor
+    # The number of rows is rounded up.
     down = -(-len(panels) // across)
-    lines = list(dict.fromkeys(line for one in panels.values() for line in one))
+    lines = list(dict.fromkeys(itertools.chain.from_iterable(panels.values())))
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 0.7 + 1.7 * down))
-        of_time, of_value = (
-            _shared(
-                [
-                    max((point[axis] for line in drawn.values() for point in line), default=0)
-                    for drawn in panels.values()
-                ]
-            )
-            for axis in (0, 1)
-        )
-        grid = figure.subplots(down, across, sharex=of_time, sharey=of_value, squeeze=False).flatten()
+        ends_s = [max(map(itemgetter(0), points), default=0) for points in points_of.values()]
+        greatest = [max(map(itemgetter(1), points), default=0) for points in points_of.values()]
+        grid = figure.subplots(down, across, sharex=_shared(ends_s), sharey=_shared(greatest), squeeze=False).flatten()
         for axes, (pair, drawn) in zip(grid, panels.items(), strict=False):
             axes.set_title(configuration(*pair))
             axes.grid(color="#eeeeee")

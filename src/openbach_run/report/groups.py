@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Some of many things in few words: by the values that they have in common and the others have not."""
+"""Name groups of things in few words, by the values that they have in common and others have
+not."""
 
 from __future__ import annotations
 
@@ -8,20 +9,24 @@ from itertools import chain, combinations, islice
 from typing import TypeVar
 
 Value = TypeVar("Value", bound=tuple[object, ...])
-"""Of one kind, so that they have an order."""
+"""The values are of one kind, so that they can be sorted."""
 LONGEST = 3
-"""So many values name a group, or more where that is not enough."""
+"""The most values that name a group, unless that is not enough."""
 
 
 def groups(
     some: Sequence[frozenset[Value]], rest: Sequence[frozenset[Value]]
 ) -> list[tuple[frozenset[Value], list[int]]]:
-    """Values, and the numbers of those of `some` that they name: each time the values that most of those left have in common
-    and no one of the `rest` has. What all things have in common tells nothing and is left out."""
+    """Return values, and the numbers of the things in `some` that they name.
+
+    Each time these are the values that most of the things left have in common and none of the
+    `rest` has. Values that all things have tell nothing and are left out.
+    """
     common = frozenset.intersection(*some, *rest) if some else frozenset()
     others = [own - common for own in rest]
     left, found = {number: own - common for number, own in enumerate(some)}, []
     while left:
+        # Short names first; longer ones are tried only if no short one tells them apart.
         longest = max(map(len, left.values()))
         of_size = (_telling(set(left.values()), others, size) for size in range(longest + 1))
         short = list(chain.from_iterable(islice(of_size, LONGEST + 1)))
@@ -33,6 +38,12 @@ def groups(
 
 
 def _telling(some: Iterable[frozenset[Value]], others: Sequence[frozenset[Value]], size: int) -> list[frozenset[Value]]:
-    """Every choice of so many values of one of `some` that no one of the others has."""
-    choices = {frozenset(choice) for own in some for choice in combinations(sorted(own), size)}
-    return [choice for choice in choices if not any(choice <= own for own in others)]
+    """Return every choice of `size` values from one of `some` that none of the `others` has."""
+    choices: set[frozenset[Value]] = set()
+    for own in some:
+        choices.update(map(frozenset, combinations(sorted(own), size)))
+
+    def tells(choice: frozenset[Value]) -> bool:
+        return not any(choice <= own for own in others)
+
+    return list(filter(tells, choices))

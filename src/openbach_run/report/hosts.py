@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the runs of a campaign ran on: hosts and networks, as their inventories join them, and which hosts do what."""
+"""The hosts and networks that a campaign's runs had, and which hosts do what.
+
+They are joined as the runs' inventories say.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +15,27 @@ from openbach_run.results import run_json
 from openbach_run.topology.inventory import ENTITY_PREFIX
 
 Runs = Mapping[str, Mapping[str, Any]]
-"""By scenario what one run of it was (its run.json)."""
+"""Scenario → run.json of one of its runs."""
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """Those of some scenarios. `lines` are a drawing: one line where they stand in a line, else a line for each network."""
+    """The hosts of some scenarios.
+
+    `lines` are a drawing: one line if the hosts stand in a line, else a line for each network.
+    """
 
     scenarios: list[str]
     lines: list[str]
     vpn: list[str]
-    """That have an end of a VPN."""
+    """Hosts with an end of a VPN."""
     links: list[str]
-    """That emulate a satellite link."""
+    """Hosts that emulate a satellite link."""
 
 
 def hosts(runs: Runs) -> list[Hosts]:
-    """In the order of the campaigns; scenarios with the same hosts are together."""
+    """Return the hosts in the order of the campaigns; scenarios with the same hosts are
+    together."""
     found: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for name, run in runs.items():
         used = {job: _entities(run["scenario"], job) for job in ("vpn", "satcom_link")}
@@ -38,7 +45,8 @@ def hosts(runs: Runs) -> list[Hosts]:
 
 
 def pep_hosts(campaigns: Campaigns, runs: Runs) -> dict[str, list[str]]:
-    """Position of the PEP that was run → the hosts that are a proxy there, as the scenarios of the campaigns say."""
+    """Return the hosts that are a proxy, by the position of the PEP, for positions that were
+    run."""
     found: dict[str, list[str]] = {}
     for run in runs.values():
         for entity, _, arguments in jobs_of(run["scenario"]):
@@ -49,7 +57,11 @@ def pep_hosts(campaigns: Campaigns, runs: Runs) -> dict[str, list[str]]:
 
 
 def drawing(inventory: Mapping[str, Any]) -> list[str]:
-    """`["pc ── box ── pop"]`; where hosts do not stand in a line, `["lan: box_1, box_2, box_3", "site_1: pc_1, box_1"]`."""
+    """Return the hosts as they are joined.
+
+    The result is `["pc ── box ── pop"]`, or, if the hosts do not stand in a line, `["lan: box_1,
+    box_2, box_3", "site_1: pc_1, box_1"]`.
+    """
     networks: dict[str, list[str]] = {}
     for host in inventory.get("hosts", []):
         for interface in host["interfaces"]:
@@ -59,7 +71,7 @@ def drawing(inventory: Mapping[str, Any]) -> list[str]:
 
 
 def _line(networks: list[list[str]]) -> list[str]:
-    """The hosts from one end to the other; none if they do not stand in a line."""
+    """Return the hosts from one end to the other; [] if they do not stand in a line."""
     beside: dict[str, list[str]] = {}
     for names in networks:
         if len(names) != 2:
@@ -70,6 +82,7 @@ def _line(networks: list[list[str]]) -> list[str]:
     if len(ends) != 2 or max(map(len, beside.values())) > 2:
         return []
     line, ahead = [ends[0]], beside[ends[0]]
+    # From the second host on one neighbour is the one before, the other the next.
     while ahead:
         line.append(ahead[0])
         ahead = [name for name in beside[line[-1]] if name != line[-2]]
@@ -77,12 +90,12 @@ def _line(networks: list[list[str]]) -> list[str]:
 
 
 def runs_of_scenarios(campaigns: Campaigns) -> Runs:
-    """What one run of each scenario was."""
+    """Return run.json of one run of each scenario."""
     run_dirs = {one.record.scenario: one.run_dir for one in campaigns.runs if one.record}
     return {name: run_json.read(run_dir) for name, run_dir in run_dirs.items()}
 
 
 def _entities(scenario: Mapping[str, Any], job: str) -> list[str]:
-    """The hosts on which the scenario starts the job."""
+    """Return the hosts on which the scenario starts the job, sorted."""
     started = [entity.removeprefix(ENTITY_PREFIX) for entity, name, _ in jobs_of(scenario) if name == job]
     return sorted(set(started))

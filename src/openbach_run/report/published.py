@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Figures of published comparisons (reports/published.yml) beside those of campaigns: each VPN's figure, its ratio to no VPN,
-and whether the VPNs are in the same order."""
+"""Set figures of published comparisons (reports/published.yml) beside those of campaigns.
+
+The tables have each VPN's figure, its ratio to no VPN, and whether the VPNs are in the same order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,34 +26,45 @@ TABLE: dict[str, Any] = {
     **dict.fromkeys(("title", "measure", "marked"), str),
     **dict.fromkeys(("cell", "figures"), dict),
 }
-"""Fields of a document's table."""
+"""The fields of a document's table."""
 LEAST_RANKED = 3
-"""Of fewer VPNs an order says nothing."""
+"""The order of fewer VPNs says nothing."""
 
 
 def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
-    """By the name of their files; one for each set of cells that differ in the VPN only. Figures that no campaign has cells for
-    are left out."""
+    """Return the tables by the name of their files, one for each set of cells that differ in the
+    VPN only.
+
+    Published figures for which no campaign has cells are left out.
+    """
     made: dict[str, Table] = {}
     for name, described in read(file).items():
         numbers = count(1)
         for one in described["tables"]:
             groups = by_vpn([cell for cell in campaigns.cells if "vpn" in cell.values and matches(cell, one["cell"])])
             for rest, cells in groups.items():
-                told_apart = [key for key, _ in rest if len({dict(other).get(key) for other in groups}) > 1]
+                told_apart = [key for key, _ in rest if _differs(key, groups)]
                 where = name_of(next(iter(cells.values())), told_apart)
                 title = f"{described['document']}: {one['title']}" + (f" ({where})" if where else "")
                 made[file_name("published", name, str(next(numbers)))] = beside(title, one, cells)
     return made
 
 
+def _differs(key: str, groups: Iterable[tuple[tuple[str, str], ...]]) -> bool:
+    """Return whether an argument has different values in the groups."""
+    return len({dict(one).get(key) for one in groups}) > 1
+
+
 def titles(file: Path) -> dict[str, str]:
-    """Of the published documents, by their names."""
+    """Return the titles of the published documents by their names."""
     return {name: one["document"] for name, one in read(file).items()}
 
 
 def read(file: Path) -> dict[str, dict[str, Any]]:
-    """As the file's head describes it. Raises InputError for one that is otherwise."""
+    """Return the published documents of a file by name, in the form that its head describes.
+
+    Raises InputError for a file in another form.
+    """
     content = read_yaml(file)
     for name, document in content.items() if isinstance(content, dict) else [("the whole", content)]:
         wrong = fields(document, {"document": str, "tables": list})
@@ -66,6 +79,7 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _wrong(one: Any) -> str | None:
+    """Return what is wrong with a document's table, or None."""
     if wrong := fields({"marked": "", **one} if isinstance(one, dict) else one, TABLE):
         return wrong
     if not is_selection(one["cell"]):
@@ -77,7 +91,7 @@ def _wrong(one: Any) -> str | None:
 
 
 def by_vpn(cells: Sequence[Cell]) -> dict[tuple[tuple[str, str], ...], dict[str, Cell]]:
-    """The cells by their VPN, for each set of all other values."""
+    """Return the cells by their VPN, for each set of all other values."""
     groups: dict[tuple[tuple[str, str], ...], dict[str, Cell]] = {}
     for cell in cells:
         rest = tuple((name, value) for name, value in cell.values.items() if name != "vpn")
@@ -86,6 +100,7 @@ def by_vpn(cells: Sequence[Cell]) -> dict[tuple[tuple[str, str], ...], dict[str,
 
 
 def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) -> Table:
+    """Return a table with the published figures of VPNs, ours, and the ratios of both."""
     figures: dict[str, float] = described["figures"]
     measure, base = described["measure"], next(iter(figures))
     rows = []
@@ -103,8 +118,12 @@ def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) 
 
 
 def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
-    """The order of the VPNs, and what cannot be compared."""
-    measured = {vpn: found.median for vpn, cell in cells.items() if (found := cell.estimate(described["measure"]))}
+    """Return the note: how far the order of the VPNs agrees, and why figures cannot be compared."""
+    measured = {}
+    for vpn, cell in cells.items():
+        found = cell.estimate(described["measure"])
+        if found:
+            measured[vpn] = found.median
     both = [vpn for vpn in described["figures"] if vpn in measured]
     alone = [cell for cell in cells.values() if len(cell.runs) == 1]
     notes = [WARNING] if any(is_random(cell.values) for cell in alone) else ["median [95 % bootstrap interval]"]
@@ -118,7 +137,10 @@ def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Spearman's: the correlation of the ranks, equal values with the mean of theirs. None where all of one are equal."""
+    """Return Spearman's rank correlation; None if all values of one side are equal.
+
+    It is the correlation of the ranks; equal values have the mean of their ranks.
+    """
     first, second = ranks(one), ranks(other)
     mean = (len(one) + 1) / 2
     spread = sum((a - mean) ** 2 for a in first) * sum((b - mean) ** 2 for b in second)
@@ -127,5 +149,6 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | No
 
 
 def ranks(values: Sequence[float]) -> list[float]:
+    """Return the rank of each value, from 1 on; equal values have the mean of theirs."""
     ordered = sorted(values)
     return [ordered.index(value) + (ordered.count(value) + 1) / 2 for value in values]

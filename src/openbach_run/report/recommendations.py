@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which VPN, PEP position and transport to take, as far as the cells decide it: by orbit, loss, and what one controls."""
+"""Recommend a VPN, PEP position and transport, as far as the cells decide it.
+
+The recommendations are by orbit, loss, and what one controls.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,29 @@ from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.intervals import Estimate, ratio
 
 EQUAL = 1.01
-"""Practically equal: no more than this times the time, with the whole interval."""
+"""Practically equal: at most this times the time, with the whole interval."""
 AS_GOOD = 1.05
-"""A configuration is as good as the best if it may take no more than this times its time (the report calls 5 % fair)."""
+"""A configuration is as good as the best if it may take at most this times its time (the report
+calls 5 % fair)."""
 
 END_HOSTS = "cubic"
-"""What end hosts have that nobody has changed."""
+"""The congestion control of end hosts that nobody has changed."""
 CONTROLS: dict[str, Callable[[Mapping[str, str]], bool]] = {
     "end hosts, PEP and VPN": lambda values: True,
     "PEP and VPN; end hosts have CUBIC": lambda values: values.get("cc") == END_HOSTS,
     "the VPN only; end hosts have CUBIC": lambda values: values.get("cc") == END_HOSTS and values.get("pep") == "none",
 }
-"""What somebody controls → which of the cells are within reach."""
+"""Name of what somebody controls → check whether a cell with these values is within reach."""
 CHOSEN = ("vpn", "pep", "cc", "cc_pep", "cc_tunnel")
-"""The arguments that are chosen among; cells that differ in another one are not compared."""
+"""The arguments to choose; cells that differ in another argument are not compared."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """`conditions`: what its cells have in common, by argument; `control`: one of CONTROLS."""
+    """A recommendation and where it applies.
+
+    `conditions`: what its cells have in common, by argument; `control`: one of CONTROLS.
+    """
 
     conditions: dict[str, str]
     control: str
@@ -39,33 +46,37 @@ class Advice:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Of cells that share all but VPN and PEP: the best with a VPN, and those as good. `against` is its ratio to the
-    same cell without VPN and PEP."""
+    """The best cell with a VPN, and those as good, of cells that share all but VPN and PEP.
+
+    `against` is its ratio to the same cell without VPN and PEP.
+    """
 
     best: Cell
     found: Estimate
     as_good: list[Cell]
     against: Estimate | None
     of: int
-    """Among how many it is the best."""
+    """The number of cells that it is the best of."""
 
 
 def recommend(cells: Sequence[Cell], measure: str) -> Recommendation | None:
-    """The best is the cell with the least `measure`, a time, or, of those that take practically as long, one without a PEP.
-    None when there is no cell with a VPN whose runs all finished with at least MIN_SEEDS seeds. `cells` share all but VPN,
-    PEP and transport."""
-    able = [
-        (found.median, number)
-        for number, cell in enumerate(cells)
-        if cell.values.get("vpn") != "none"
-        and cell.whole
-        and (found := cell.estimate(measure))
-        and found.seeds >= MIN_SEEDS
-    ]
+    """Return the cell with the least `measure`, a time, and those that are as good.
+
+    Of cells that take practically as long, one without a PEP is best. `cells` share all but VPN,
+    PEP and transport. None if no cell with a VPN has at least MIN_SEEDS seeds and finished all
+    runs.
+    """
+    able = []
+    for number, cell in enumerate(cells):
+        if cell.values.get("vpn") != "none" and cell.whole:
+            estimated = cell.estimate(measure)
+            if estimated and estimated.seeds >= MIN_SEEDS:
+                able.append((estimated.median, number))
     if not able:
         return None
     in_order = [cells[number] for _, number in sorted(able)]
     equal = [cell for cell in in_order if _within(EQUAL, cell, in_order[0], measure, whole=True)]
+    # False is less than True: the quickest one without a PEP, or else the quickest.
     best = min(equal, key=lambda cell: cell.values.get("pep", "none") != "none")
     others = [cell for cell in in_order if cell is not best]
     found = best.estimate(measure)
@@ -79,8 +90,11 @@ def recommend(cells: Sequence[Cell], measure: str) -> Recommendation | None:
 
 
 def _within(factor: float, cell: Cell, best: Cell, measure: str, *, whole: bool) -> bool:
-    """Whether the cell takes at most this times the time of the best one: with its whole interval, or as far as that does
-    not exclude it."""
+    """Return whether the cell takes at most `factor` times the time of the best one.
+
+    `whole`: the whole interval has to say so; else it is enough that the interval does not exclude
+    it.
+    """
     compared = ratio(cell.measured(measure), best.measured(measure))
     if compared is None:
         return False
@@ -89,11 +103,15 @@ def _within(factor: float, cell: Cell, best: Cell, measure: str, *, whole: bool)
 
 
 def advice(cells: Sequence[Cell], measure: str) -> list[Advice]:
-    """For each set of conditions, whatever scenario had them, and each control that reaches other cells than those before it:
-    what to take. Only where there are at least two configurations to choose among."""
+    """Return the recommendations for each set of conditions, whatever scenario had them.
+
+    There is one for each control that reaches other cells than a narrower one, if there are at
+    least two configurations to choose from.
+    """
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in cells:
-        key = tuple(sorted((k, v) for k, v in cell.values.items() if k not in (*CHOSEN, "scenario") and v != SAME))
+        told = {name: value for name, value in cell.values.items() if value != SAME}
+        key = tuple(sorted(pair for pair in told.items() if pair[0] not in (*CHOSEN, "scenario")))
         groups.setdefault(key, []).append(cell)
     found = []
     for key, group in groups.items():

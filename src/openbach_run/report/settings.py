@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The sections of a report's results: cells that share all but what is compared, and the conditions that they share."""
+"""Divide a report's results into sections: cells that share all but what is compared.
+
+Each section has the conditions that its cells share.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from openbach_run.openbach.measures import Declared, Measure, flat, measure_of
@@ -26,36 +30,40 @@ UNSAID = (
     "buffer", "buffer_bdp", "burst_packets", "burst_ms", "duration_s", "series_s", "vpn_values", "tcp_buffer", "ecn",
     "sack", "window_scaling",
 )  # fmt: skip
-"""Not used, these say nothing: the buffer, or the burst, is the other of the two."""
+"""Arguments that say nothing if they are not used: of the buffer's two arguments, and of the
+burst's, only one is used."""
 OF_A_CPU = ("cpu_scale", "cpu_pop", "cpu_scale_pop")
-"""Where the CPU costs nothing, neither do these."""
+"""Arguments that say nothing where the CPU costs nothing."""
 SECOND = "vpn_2"
-"""Who has a tunnel for each flow comes after who has one for both."""
+"""An argument: scenarios with a tunnel for each flow come after those with one for both."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Cells that share all but VPN, PEP position, transport and the numbers of CURVES; of a scenario with none of these, all
-    its cells. `name` is that of its files."""
+    """Cells that share all but VPN, PEP position, transport and the numbers of CURVES.
+
+    If a scenario has none of these, its cells are all in one setting. `name` begins the names of
+    its files.
+    """
 
     name: str
     title: str
     shared: dict[str, str]
-    """What its cells have in common, by argument."""
+    """The values that its cells have in common, by argument."""
     cells: list[Cell]
     declared: Declared = field(default_factory=dict)
-    """What the measures are."""
+    """The measures by job, as the jobs declare them."""
     plot: Plot = DEFAULT
 
     def in_words(self, column: str) -> str:
-        """`transfer time (s)`"""
+        """Return a column in words, with its unit: `transfer time (s)`."""
         declared = flat(self.declared)
         unit = measure_of(column, declared)[1].unit
         return title_of(column, declared) + (f" ({unit})" if unit else "")
 
     @property
     def words(self) -> str:
-        """The measure that its scenario asks for."""
+        """Return the measure that its scenario asks for, in words."""
         return self.in_words(self.plot.measure)
 
     @property
@@ -64,13 +72,16 @@ class Setting:
 
     @property
     def is_time(self) -> bool:
-        """Whether a configuration is recommended for having least of the measure."""
+        """Return whether a configuration is recommended for having the least of the measure."""
         return self.measure.unit in ("s", "ms")
 
     @property
     def is_matrix(self) -> bool:
-        """Whether its scenario asks for the published report's figures and tables, and it has what they show: all four
-        factors, no other numbers, and the measure."""
+        """Return whether the section has the published report's figures and tables.
+
+        Its scenario has to ask for them, and the cells need what they show: all four factors, no
+        other swept numbers, and the measure.
+        """
         return (
             self.plot.figure == MATRIX
             and all(name in self.cells[0].values for name in FACTORS)
@@ -80,7 +91,10 @@ class Setting:
 
 
 def settings(campaigns: Campaigns) -> list[Setting]:
-    """The matrices first, a tunnel for each flow last, else in the order of the campaigns."""
+    """Return the sections in the order of the campaigns, with the matrices first.
+
+    Scenarios with a tunnel for each flow come last.
+    """
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
         apart = (
@@ -89,6 +103,7 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     found = []
+    # The values that each argument has within a scenario, and within one of its orbits.
     of_scenario: dict[tuple[str, str], set[str]] = {}
     of_orbit: dict[tuple[str, str, str], set[str]] = {}  # what follows from the orbit tells nothing
     for key in groups:
@@ -99,12 +114,11 @@ def settings(campaigns: Campaigns) -> list[Setting]:
     for key, cells in groups.items():
         shared = dict(key)
         scenario, orbit = shared["scenario"], shared.get("orbit", "")
-        told_apart = {
-            name: value
-            for name, value in key
-            if len(of_scenario[scenario, name] if name == "orbit" else of_orbit[scenario, orbit, name]) > 1
-            and value not in ("", SAME)  # same: no value of its own
-        }
+        told_apart = {}
+        for name, value in key:
+            others = of_scenario[scenario, name] if name == "orbit" else of_orbit[scenario, orbit, name]
+            if len(others) > 1 and value not in ("", SAME):  # same: no value of its own
+                told_apart[name] = value
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
         told_apart.pop("orbit", None)
         inside = ", ".join([said("scenario", scenario), *(said(name, value) for name, value in told_apart.items())])
@@ -116,13 +130,16 @@ def settings(campaigns: Campaigns) -> list[Setting]:
 
 
 def described(setting: Setting) -> str:
-    """What its scenario says of itself."""
+    """Return the description of its scenario; "" if it has none."""
     scenario = _of_a_run(setting).get("scenario", {})
     return str(scenario.get("description") or "").strip().rstrip(".") if isinstance(scenario, dict) else ""
 
 
 def conditions(setting: Setting) -> list[str]:
-    """Everything that the cells have in common, in words; the link file's own values in place of those that it replaces."""
+    """Return everything that the cells have in common, in words.
+
+    The values in a link file stand in place of the arguments that it replaces.
+    """
     link = _link(setting)
     replaced = {"scenario", "orbit", *(LINK if link else ()), *(("link_file",) if link else ())}
     told = []
@@ -136,12 +153,22 @@ def conditions(setting: Setting) -> list[str]:
 
 
 def _of_a_run(setting: Setting) -> Mapping[str, object]:
-    run_dir = next((run.run_dir for cell in setting.cells for run in cell.runs if run.record), None)
+    """Return run.json of a run of the section; {} if nothing was run."""
+    run_dir = _first_run_dir(setting)
     return run_json.read(run_dir) if run_dir else {}
 
 
+def _first_run_dir(setting: Setting) -> Path | None:
+    """Return the directory of the first run that was run, or None."""
+    runs = chain.from_iterable(cell.runs for cell in setting.cells)
+    return next((run.run_dir for run in runs if run.record), None)
+
+
 def _link(setting: Setting) -> list[str]:
-    """`link file leo.csv: 20 Mbit/s towards the user (18 to 20), …`; nothing without one."""
+    """Return the link file in words; [] without one.
+
+    An example is `link file leo.csv: 20 Mbit/s towards the user (18 to 20), …`.
+    """
     file = setting.shared.get("link_file", "none")
     contents = _of_a_run(setting).get("link_files")
     text = contents.get("link_file") if isinstance(contents, dict) else None
@@ -163,8 +190,11 @@ def _link(setting: Setting) -> list[str]:
 
 
 def _bottleneck(setting: Setting) -> list[str]:
-    """The buffers in bytes, as the link has them, and the delay with which it begins where it changes."""
-    run_dir = next((run.run_dir for cell in setting.cells for run in cell.runs if run.record), None)
+    """Return the sizes of the buffers in bytes, as the link has them, in words.
+
+    If the delay changes, also the delay with which the link begins.
+    """
+    run_dir = _first_run_dir(setting)
     sizes, delays_ms = {}, []
     for one in statistics(run_dir) if run_dir and len(_buffers(setting.cells)) == 1 else ():
         if isinstance(one.get("buffer_bytes"), int | float):
@@ -177,4 +207,5 @@ def _bottleneck(setting: Setting) -> list[str]:
 
 
 def _buffers(cells: Sequence[Cell]) -> set[tuple[str | None, ...]]:
+    """Return the different sizes of the buffer that the cells have."""
     return {tuple(map(cell.values.get, ("buffer", "buffer_bdp"))) for cell in cells}

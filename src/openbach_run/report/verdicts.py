@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was found of claims, in words: verdicts with what they hold but for, figures beside the published ones, mechanisms."""
+"""The results on claims in words.
+
+These are verdicts with their exceptions, figures beside the published ones, and mechanisms.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from openbach_run.openbach.measures import Declared, flat, measure_of
 from openbach_run.report.causes import mechanism
@@ -28,22 +32,24 @@ VERDICTS_NOTE = (
     f"claim says nothing else. A comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"
 )
 GROUPS_NAMED = 4
-"""More exceptions make no sentence: claims.csv has them all."""
+"""The most exceptions that a sentence names; claims.csv has them all."""
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:
-    rows = [
-        [claim.name, one.part.says, one.orbit.upper(), one.part.published or one.part.bounds, found(one), one.verdict]
-        for claim in claims
-        for one in claim.findings
-        if one.comparisons
-    ]
+    """Return a row for each finding that has comparisons."""
+    rows = []
+    for claim in claims:
+        for one in claim.findings:
+            if one.comparisons:
+                published = one.part.published or one.part.bounds
+                labels = [claim.name, one.part.says, one.orbit.upper(), published]
+                rows.append([*labels, found(one), one.verdict])
     header = ["claim", "what is compared", "orbit", "published", "ours, from least to most", "verdict"]
     return Table("Claims of the published documents", header, rows, VERDICTS_NOTE, len(header))
 
 
 def found(finding: Finding) -> str:
-    """`0.970 to 1.130`: the least and greatest of the comparisons' medians."""
+    """Return the least and greatest of the comparisons' medians: `0.970 to 1.130`."""
     medians = sorted(one.found.median for one in finding.comparisons if one.found)
     if not medians:
         return "not measured"
@@ -52,7 +58,7 @@ def found(finding: Finding) -> str:
 
 
 def verdict_in_words(finding: Finding) -> str:
-    """`holds but for OpenVPN TCP, PEP A (1.13 to 1.24)`"""
+    """Return the verdict with its exceptions: `holds but for OpenVPN TCP, PEP A (1.13 to 1.24)`."""
     if finding.verdict == CANNOT_TELL:
         return f"{finding.verdict}: {why(finding)}"
     exceptions = finding.exceptions
@@ -68,6 +74,7 @@ def verdict_in_words(finding: Finding) -> str:
 
 
 def _group(group: Group) -> str:
+    """Return a group of comparisons in words: its name, its least and greatest median."""
     medians = sorted(one.found.median for one in group.comparisons if one.found)
     part = group.comparisons[0].part
     digits = 3 if part.is_ratio else 2
@@ -78,7 +85,10 @@ def _group(group: Group) -> str:
 
 
 def verdict_of(claim: Claim) -> str:
-    """`GEO: holds but for OpenVPN TCP. LEO: holds`, `GEO and LEO: holds`: what a claim comes to, for a list of claims."""
+    """Return a claim's verdicts in words, for a list of claims.
+
+    Examples are `GEO: holds but for OpenVPN TCP. LEO: holds` and `GEO and LEO: holds`.
+    """
     told: dict[str, list[str]] = {}
     for orbit in claim.verdicts:
         words = [verdict_in_words(one) for one in claim.findings if one.orbit == orbit]
@@ -93,20 +103,27 @@ def verdict_of(claim: Claim) -> str:
 
 
 def asked_of(part: Part, declared: Declared) -> str:
+    """Return what has to hold for a part, in words."""
     measure = measure_of(part.measure, flat(declared))[1].title
     what = "the ratio" if part.is_ratio else f"the difference in {measure}" if part.against else measure
     return f"{part.says[:1].upper()}{part.says[1:]}: {what} has to be {part.bounds}"
 
 
 def sentences(finding: Finding, declared: Declared) -> str:
-    """Verdict, from least to most, and why: what the runs of the comparison farthest outside show beside, or, where none is,
-    of the one that is farthest from no difference."""
+    """Return a finding in sentences: the verdict, the figures from least to most, and the reason.
+
+    The reason is what else the runs show for the comparison farthest outside its bounds or, if none
+    is outside, for the one that is farthest from no difference.
+    """
     words = verdict_in_words(finding)
     return " ".join(filter(None, (f"{words[:1].upper()}{words[1:]}.", _range(finding), _why(finding, declared))))
 
 
 def _ends(finding: Finding) -> list[Comparison]:
-    """The least and the greatest; one if these are the same figure, none if nothing was measured."""
+    """Return the least and the greatest comparison.
+
+    Only one if both have the same figure, none if nothing was measured.
+    """
     known = [one for one in finding.comparisons if one.found]
     if not known:
         return []
@@ -115,17 +132,18 @@ def _ends(finding: Finding) -> list[Comparison]:
 
 
 def _alike(finding: Finding) -> bool:
-    """Whether several comparisons have one figure."""
+    """Return whether there are several comparisons that all have the same figure."""
     return len(_ends(finding)) == 1 < len(finding.comparisons)
 
 
 def _range(finding: Finding) -> str:
+    """Return the figures from least to most, as a sentence."""
     told = [_figure(one) if _alike(finding) else _named(one) for one in _ends(finding)]
     return f"It is {'from ' if len(told) > 1 else ''}{' to '.join(told)}." if told else "Nothing was measured."
 
 
 def _why(finding: Finding, declared: Declared) -> str:
-    """The mechanism, as far as the runs show it."""
+    """Return the mechanism, as far as the runs show it; "" if they show none."""
     compared = [one for one in finding.comparisons if one.found and one.against]
     if not compared:
         return ""
@@ -143,6 +161,7 @@ def _why(finding: Finding, declared: Declared) -> str:
 
 
 def _effect(one: Comparison) -> float:
+    """Return how far a comparison is from no difference; −1 if it was not measured."""
     none = 1.0 if one.part.is_ratio else 0.0
     return abs(one.found.median - none) if one.found else -1.0
 
@@ -156,17 +175,19 @@ def _figure(one: Comparison) -> str:
 
 
 def undecided(claims: Sequence[Claim]) -> Mapping[str, list[str]]:
-    """Why nothing can be said → the claims; of those that are spoken of without that anything is decided."""
+    """Return, by reason, the names of claims on which the campaigns have cells but decide
+    nothing."""
     reasons: dict[str, list[str]] = {}
     for claim in claims:
         if claim.is_spoken_of and not claim.is_told:
-            why_not = {one.why_not or "" for part in claim.findings for one in part.comparisons}
+            comparisons = chain.from_iterable(part.comparisons for part in claim.findings)
+            why_not = {one.why_not or "" for one in comparisons}
             reasons.setdefault("; ".join(sorted(filter(None, why_not))), []).append(claim.name)
     return reasons
 
 
 def by_document(claims: Sequence[Claim], titles: Mapping[str, str]) -> list[tuple[str, list[Claim]]]:
-    """Titles of documents, and their claims."""
+    """Return the titles of documents, each with its claims."""
     found: dict[str, list[Claim]] = {}
     for claim in claims:
         found.setdefault(titles[claim.document], []).append(claim)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names and values as people say them: arguments, values with units, figures with as many digits as say something."""
+"""Names and values in people's words.
+
+These are arguments, values with units, and figures with as many digits as mean something.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ NAMES = {
     "reno": "Reno", "hybla": "Hybla",
     "fifo": "FIFO", "codel": "CoDel", "fq_codel": "FQ-CoDel", "cake": "CAKE", "last_mile": "last mile",
 }  # fmt: skip
-"""Of values of arguments, as their authors write them; others are as they were given, `_` a space."""
+"""Names of values as their authors write them. Any other value is written as it was given, with a
+space for `_`."""
 
 ARGUMENTS = {
     "vpn": "VPN", "pep": "PEP", "cc": "transport", "loss": "random loss", "orbit": "satellite", "size": "size",
@@ -43,30 +47,31 @@ ARGUMENTS = {
     "tcp_buffer": "largest TCP buffer", "ecn": "ECN", "sack": "SACK", "window_scaling": "window scaling",
 }  # fmt: skip
 FREE = "free"
-"""Of a CPU: nothing costs time."""
+"""The value of a CPU for which nothing takes time."""
 UNITS = {"loss": "%", "return_loss": "%", "initcwnd": "segments", "initcwnd_pep": "segments", "rate": "bit/s",
          "return_rate": "bit/s", "size": "bytes", "warm_up": "bytes", "tcp_buffer": "bytes"}  # fmt: skip
 LINK = ("rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "burst_ms", "jitter_ms")
-"""What a link file says in place of the arguments."""
+"""The arguments that a link file replaces."""
 LEADERS = {
     "return_": "towards the user", "cpu_": "that of the box", "_pep": "at the end hosts", "_tunnel": "at the end hosts",
     "_2": "that of the first",
 }  # fmt: skip
-"""Whose value `same` is, by how an argument's name begins or ends."""
+"""The beginning or end of an argument's name → whose value `same` then is."""
 SUFFIXES = {"forward": "towards the user", "return": "from the user"}
 
 
 def named(value: str) -> str:
+    """Return a value in words."""
     return NAMES.get(value, value.replace("_", " ") if re.fullmatch(r"\w+", value) else value)
 
 
 def argument(name: str) -> str:
-    """`transport of the PEP`"""
+    """Return an argument's name in words: `transport of the PEP`."""
     return ARGUMENTS.get(name) or from_name(name).title.replace("_", " ")
 
 
 def heading(name: str) -> str:
-    """`random loss (%)`: an argument over a column of its values, or at an axis."""
+    """Return an argument as the head of a column or axis of its values: `random loss (%)`."""
     unit = _unit(name)
     return argument(name) + (f" ({unit})" if unit and unit != "bytes" and unit != "bit/s" else "")
 
@@ -76,7 +81,7 @@ def _unit(name: str) -> str:
 
 
 def value_of(name: str, value: str) -> str:
-    """`30 MB`, `10 Mbit/s`, `250 ms`, `OpenVPN UDP`: a value with its unit."""
+    """Return a value with its unit: `30 MB`, `10 Mbit/s`, `250 ms`, `OpenVPN UDP`."""
     known = number(value)
     if name == "orbit":
         return value.upper()
@@ -90,6 +95,7 @@ def value_of(name: str, value: str) -> str:
 
 
 def _buffer(value: str) -> str:
+    """Return the size of a buffer in words: `2 bandwidth-delay products`, `64 kB`."""
     found = re.fullmatch(r"([0-9.]+)(BDP|kB|MB|B|p)?", value)
     if found is None:
         return named(value)
@@ -98,6 +104,7 @@ def _buffer(value: str) -> str:
 
 
 def _large(value: float, unit: str) -> str:
+    """Return a value with a prefix of its unit: `10 Mbit/s`."""
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
             return f"{value / factor:.4g} {letter}{unit}"
@@ -105,7 +112,10 @@ def _large(value: float, unit: str) -> str:
 
 
 def said(name: str, value: str) -> str:
-    """`no VPN`, `PEP B`, `0.1 % loss`, `buffer 2 bandwidth-delay products`: an argument's value, for a sentence."""
+    """Return an argument's value for a sentence.
+
+    Examples are `no VPN`, `PEP B`, `0.1 % loss` and `buffer 2 bandwidth-delay products`.
+    """
     if value == SAME:
         whose = [whose for mark, whose in LEADERS.items() if name.startswith(mark) or name.endswith(mark)]
         return f"{argument(name)} as {whose[0]}" if whose else f"{argument(name)}: the same"
@@ -139,7 +149,10 @@ def said(name: str, value: str) -> str:
 
 
 def title_of(column: str, declared: Iterable[Measure]) -> str:
-    """A column of results.csv in words, without its unit: `dropped by the full buffer, towards the user`."""
+    """Return a column of results.csv in words, without its unit.
+
+    An example is `dropped by the full buffer, towards the user`.
+    """
     suffix, measure = measure_of(column, declared)
     return f"{measure.title}, {suffix_in_words(suffix)}" if suffix else measure.title
 
@@ -149,11 +162,14 @@ def suffix_in_words(suffix: str) -> str:
 
 
 AS_IT_IS = 1e4
-"""Less is easy to read without a prefix: an MTU of 1420 bytes."""
+"""Values below this are easy to read without a prefix: an MTU of 1420 bytes."""
 
 
 def in_good_units(measure: Measure, values: Sequence[float]) -> Measure:
-    """The measure with the unit in which its greatest value is easy to read; `factor` is from its own unit to that."""
+    """Return the measure with the unit in which its greatest value is easy to read.
+
+    Its `factor` is from the measure's own unit to that one.
+    """
     greatest = max(map(abs, values), default=0.0)
     steps: Mapping[str, Sequence[tuple[float, str]]] = {
         "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")),
@@ -166,14 +182,20 @@ def in_good_units(measure: Measure, values: Sequence[float]) -> Measure:
 
 
 def decimals(value: float) -> int:
-    """So many that a measured value has four digits, but no more than two decimals above 1 and three below."""
+    """Return the number of decimals with which a measured value has four digits.
+
+    There are at most two decimals for a value above 1 and at most three below.
+    """
     if not value:
         return 0
     return min(2 if abs(value) >= 1 else 3, max(0, 3 - math.floor(math.log10(abs(value)))))
 
 
 def figure(found: Estimate | None, places: int | None = None, factor: float = 1.0) -> str:
-    """`28.50 [28.41–28.77]`: median and interval; without the interval if there is one seed, or all had the same value."""
+    """Return median and interval: `28.50 [28.41–28.77]`.
+
+    There is no interval if there is one seed, or if all had the same value.
+    """
     if found is None:
         return "–"
     median = found.median * factor
@@ -190,5 +212,6 @@ def _plain(value: float, digits: int) -> str:
 
 
 def places_of(measure: Measure) -> int | None:
-    """0 for what is counted, None (by the value) for what is measured."""
+    """Return the number of decimals: 0 for what is counted, None (by the value) for what is
+    measured."""
     return 0 if measure.type == "int" else None

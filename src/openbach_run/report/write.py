@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes all files of a report."""
+"""Write all files of a report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text,
 TEMPLATES = REPOSITORY / "reports/templates"
 FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
 MOST_DRAWINGS = 150
-"""With so many the sections that follow have tables only: nobody looks at more, and each takes a quarter of a second."""
+"""After this many figures the sections that follow have tables only: nobody looks at more, and each
+takes a quarter of a second."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
 ASSUMPTIONS = REPOSITORY / "reports/assumptions"
 PUBLISHED = REPOSITORY / "reports/published.yml"
@@ -36,8 +37,11 @@ PUBLISHED = REPOSITORY / "reports/published.yml"
 def write(
     campaigns: Campaigns, baseline: Mapping[str, str], output: Path, reporter: Reporter, *, appendix: bool = False
 ) -> list[Claim]:
-    """All files of the report, with the method and the limitations in full if `appendix`; the claims that the campaigns say
-    something about, with what was found."""
+    """Write all files of the report to `output`; return the claims that the campaigns say something
+    about.
+
+    With `appendix` the text has the method and the limitations in full.
+    """
     for folder in ("figures", "tables"):
         (output / folder).mkdir(parents=True)
     reporter.show("judging the claims", 0)
@@ -95,6 +99,7 @@ def write(
 
 
 def _text(campaigns: Campaigns, **more: Any) -> str:
+    """Return the report in Markdown."""
     template = document.templates(TEMPLATES, document.as_markdown).get_template("report.md.j2")
     runs = runs_of_scenarios(campaigns)
     text = template.render(

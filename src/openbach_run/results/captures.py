@@ -86,6 +86,7 @@ def last_time_ns(end: bytes) -> int | None:
     """
     while len(end) >= 12:
         (length,) = struct.unpack_from("<I", end, len(end) - 4)
+        # The block is cut off at its beginning, or these are no blocks.
         if not 12 <= length <= len(end):
             return None
         kind, again = struct.unpack_from("<II", end, len(end) - length)

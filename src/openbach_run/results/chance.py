@@ -9,8 +9,8 @@ from __future__ import annotations
 RANDOM = ("loss", "return_loss", "jitter_ms")
 """Arguments that make the fate of packets random if they are not 0."""
 MIN_SEEDS = 5
-"""With this many seeds the least and the greatest value hold the median with 94 % probability
-(`intervals`). It is the default number of seeds if any cell is random."""
+"""The default number of seeds if any cell is random. The least and the greatest value of this many
+seeds hold the median with 94 % probability (`intervals`)."""
 FIRST_SEEDS, MORE_SEEDS = (1,), tuple(range(2, MIN_SEEDS + 1))
 """The default seeds, and the further seeds that all cells get if any cell is random."""
 WARNING = f"one seed, and the link is random: another seed may differ several times over (--seeds {MIN_SEEDS} gives intervals)"

@@ -23,8 +23,8 @@ from openbach_run.results.intervals import BOOTSTRAP_SEED
 from openbach_run.results.record import Record, statistics
 
 ENDS = {"encrypt": ("box_1", "tx"), "decrypt": ("box_2", "rx")}
-"""For an upload between the boxes of a LAN, by direction: the host that does the work, and the side
-of its tunnel whose counter says how many packets there were."""
+"""The ends of an upload between the boxes of a LAN, by direction: the host that does the work, and
+the side of its tunnel whose counter says how many packets there were."""
 RESAMPLES = 2000
 PROGRAM_TIMES = "cpu_by_program"
 """The name of the job under which the native engine sends CPU times."""

@@ -75,6 +75,7 @@ def measures(
         found += [(job, name, value) for name, value in _of_job(described[job], of_job)]
     if each:
         found += _each_statistic(run_dir, each, scenario_instance_id)
+    # A name that several have gets its job's name in front.
     often = Counter([*(name for _, name, _ in found), *taken, *OTHER_COLUMNS])
     return {name if often[name] == 1 else f"{job}_{name}": value for job, name, value in found}
 
@@ -230,6 +231,7 @@ def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, floa
                 yield measure.column, value
     single = [measure for measure in declared if measure.take in OF_ONE]
     for suffix, of_suffix in sorted(sent.items()):
+        # A suffix that has sent any of the statistics has a column for each of them.
         if any(measure.statistic in of_suffix for measure in single):
             for measure in single:
                 yield f"{suffix}_{measure.column}".removeprefix("_"), _taken(of_suffix.get(measure.statistic), measure)

@@ -102,9 +102,9 @@ MEASURE: dict[str, Any] = {
     **dict.fromkeys(("statistic", "unit", "title", "type", "take"), str), "factor": float, "better": (str, NoneType),
 }  # fmt: skip
 LARGEST = 2**63 - 1
-"""In this order: fields of each part of a record; fields of a record; fields that older records
-lack; the fields of SHARED; fields of a declared measure; the largest whole number that a column can
-hold."""
+"""The fields of each part of a record; the fields of a record; the fields that older records lack;
+the fields of SHARED; the fields of a declared measure; and the largest whole number that a column
+can hold."""
 
 LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType), "time": float}
 METADATA: dict[str, Any] = {
@@ -154,8 +154,8 @@ class Record:
     declared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """The measures by job, as the jobs have declared them (openbach/measures.py)."""
     parts: list[dict[str, Any]] | None = None
-    """For a scenario that only starts others: the record's fields of each of them. [] for any other
-    scenario; None in older records."""
+    """The record's fields of each sub-scenario, if the scenario only starts others. [] for any
+    other scenario; None in older records."""
     host: Mapping[str, Any] = field(default_factory=dict)
     """The host's own observations: `exit` of the guest's processes, in words; `capture_bytes`;
     `last_packet_s`, the virtual time of the last packet in the stream whose hash is `capture_hash`,
@@ -174,6 +174,7 @@ class Record:
         Nothing else is taken from its command: the record may be somebody else's, and an option
         could name a directory of code. Raises InputError if a word looks like an option.
         """
+        # The command is `openbach-run SCENARIO …`. Without a scenario "-" is refused below.
         scenario = (self._command_words()[1:2] or ["-"])[0]
         words = [scenario, *(f"{name}={value}" for name, value in self.arguments.items())]
         if wrong := [word for word in words if word.startswith("-")]:
@@ -246,6 +247,7 @@ class Store:
     def _clean_up(self) -> None:
         """Bring back replaced records whose replacement never came, and remove unfinished ones."""
         for replaced in self.runs.glob("*.replaced"):
+            # If the new record is there, the old one is no longer needed.
             if (place := replaced.with_suffix("")).exists():
                 run_files.remove(replaced)
             else:
@@ -348,6 +350,7 @@ class Store:
                 fields["capture_hash"] = f"sha256:{before}"
             if _wrong(fields):
                 return None
+            # Many records have the same arguments: each text is in memory once.
             fields["arguments"] = {intern(name): intern(value) for name, value in fields["arguments"].items()}
             return Record(**fields)
         except (OSError, TypeError, ValueError, KeyError, AttributeError, DamagedRecord):

@@ -175,6 +175,7 @@ def parsed(text: bytes, place: str, line: int = 0) -> Any:
     Raises DamagedRecord, with the number of the line if it is not 0.
     """
     try:
+        # Only a long text can have a whole number that no float holds.
         document = (DECODER if len(text) <= SAFE_DIGITS else EXACT_DECODER).decode(text.decode())
         if b"\\u" in text:
             # Half of a surrogate pair is no text: no file can hold it. To encode it fails.
@@ -296,6 +297,7 @@ def _entered(folder: Path | str, parent: int | None) -> int:
     directory of mode 0 nor remove it.
     """
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    # O_PATH opens a directory of any mode, to change the mode first.
     place = os.open(folder, os.O_PATH | flags, dir_fd=parent)
     try:
         if os.fstat(place).st_mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -329,6 +331,7 @@ def pack(run_dir: Path, kept: Collection[str]) -> None:
     something that cannot be read, stays as it is; so does one that was packed where it was
     executed.
     """
+    # It is packed already: run.json is in the archive.
     if os.path.lexists(run_dir / PACKED) and not os.path.lexists(run_dir / "run.json"):
         return
     folder = str(run_dir)
@@ -407,6 +410,7 @@ def remove(tree: Path) -> None:
         tree.unlink()
     with suppress(RecursionError):
         shutil.rmtree(tree, ignore_errors=True)
+    # What is left was too deep for Python, or has a mode that forbids to remove it.
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         if os.path.lexists(tree):
             subprocess.run([*command, "--", str(tree)], check=False, stderr=subprocess.DEVNULL)

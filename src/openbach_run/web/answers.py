@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all routes share: the services behind them, bodies that are read with care, and refusals as JSON."""
+"""Share what all routes need: services, careful reading of request bodies, and refusals as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from openbach_run.web.store import Database
 
 @dataclass(frozen=True)
 class Services:
-    """What a request is answered with."""
+    """The services with which a request is answered."""
 
     database: Database
     launcher: Launcher
@@ -37,7 +37,10 @@ class Services:
 
 
 class Json(JSONResponse):
-    """Any JSON that Python can hold, records of guests included: what is no number (NaN) is null, no text is refused."""
+    """An answer of any JSON that Python can hold, records of guests included.
+
+    A float that is no number (NaN) or infinite becomes null, and no text is refused.
+    """
 
     def render(self, content: Any) -> bytes:
         try:
@@ -47,6 +50,7 @@ class Json(JSONResponse):
 
 
 def _finite_or_null(content: Any) -> Any:
+    """Return the content with null for every float that is not finite."""
     if isinstance(content, dict):
         return {name: _finite_or_null(value) for name, value in content.items()}
     if isinstance(content, list | tuple):
@@ -55,7 +59,10 @@ def _finite_or_null(content: Any) -> Any:
 
 
 class Refusal(Exception):
-    """An answer other than success. `answer` has the keys of OpenBACH's: `error` from its conductor, `msg` from its views."""
+    """An answer other than success.
+
+    `answer` has the keys of OpenBACH's answers: `error` from its conductor, `msg` from its views.
+    """
 
     def __init__(self, status: int, error: str, **more: Any) -> None:
         super().__init__(error)
@@ -63,11 +70,13 @@ class Refusal(Exception):
 
 
 def not_found(what: str, **names: Any) -> Refusal:
+    """Return the refusal (404) for something that does not exist."""
     return Refusal(404, f"The requested {what} is not in the database", **names)
 
 
 def refused_scenario(error: Malformed) -> Refusal:
-    """The backend's answer to a scenario. Where that is a crash, ours is not."""
+    """Return the backend's answer to a malformed scenario; a refusal (400) where the backend
+    crashes."""
     if error.status == 500:
         return Refusal(400, "Data of the Scenario are malformed", error_message={"error": str(error)})
     answer = dict(error.answer)
@@ -75,6 +84,7 @@ def refused_scenario(error: Malformed) -> Refusal:
 
 
 def refuse(request: Request, refusal: Exception) -> JSONResponse:
+    """Return a refusal as a response."""
     assert isinstance(refusal, Refusal)
     return Json(refusal.answer, refusal.status)
 
@@ -85,7 +95,7 @@ def services(request: Request) -> Services:
 
 
 async def json_body(request: Request) -> dict[str, Any]:
-    """The JSON object of a request, {} for none."""
+    """Return the JSON object of a request, {} if there is no body. Raises Refusal (400)."""
     try:
         sent = await request.body()
         body = read_json(sent) if sent else {}
@@ -97,10 +107,13 @@ async def json_body(request: Request) -> dict[str, Any]:
 
 
 def read_json(sent: bytes) -> Any:
-    """What somebody has sent. Texts, numbers and depth are such that an answer can hold them again. Raises ValueError,
-    RecursionError."""
+    """Return the JSON that a client has sent, if an answer can hold its texts, numbers and depth.
+
+    Raises ValueError, RecursionError.
+    """
     read = json.loads(sent.decode("utf-8-sig"), parse_constant=_no_number, parse_float=_finite)
     check_nesting(read)
+    # Half of a surrogate pair is no text: to encode it raises ValueError.
     json.dumps(read, ensure_ascii=False).encode()
     return read
 
@@ -117,9 +130,10 @@ def _finite(text: str) -> float:
 
 
 async def log_in(request: Request, services: Services, login: str, password: str) -> str | None:
-    """The new session's cookie; None for wrong credentials. Raises TooMany."""
+    """Return the new session's cookie; None for wrong credentials. Raises TooMany."""
     sessions = services.sessions
     if not sessions.is_token(password):
+        # Only passwords can be guessed, so only they are slowed down.
         await asyncio.sleep(services.tries.wait_s(request.client.host if request.client else ""))
         if not sessions.is_password(password):
             return None

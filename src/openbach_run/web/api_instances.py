@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""REST: scenario instances, job instances and their statistics."""
+"""REST API: scenario instances, job instances and their statistics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = APIRouter(default_response_class=Json)
 
 BUCKETS = 10_000
 NO_STOP = "Not programmed yet"
-"""OpenBACH's stop date of a job that runs."""
+"""OpenBACH's stop date for a job that still runs."""
 NO_SINGLE_JOB = "A local controller runs jobs in scenarios only; start or stop the scenario instance"
 
 
@@ -53,7 +53,7 @@ def _listed(services: Services, request: Request, project: str, scenario: str | 
 
 
 def _one_by_one(services: Services, rows: Sequence[Row]) -> Iterator[str]:
-    """A JSON list of whole instances, of which one is in memory at a time."""
+    """Yield a JSON list of whole instances, with only one of them in memory at a time."""
     before = "["
     for row in rows:
         with suppress(Refusal):  # removed since the list was begun
@@ -63,13 +63,17 @@ def _one_by_one(services: Services, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _number(request: Request, name: str) -> int | None:
+    """Return a number of the query, at most LARGEST_ID; None if it is missing or no number."""
     text = request.query_params.get(name, "")
     return min(int(text[:20]), LARGEST_ID) if text.isascii() and text.isdigit() else None
 
 
 @router.post("/project/{project}/scenario/{scenario}/scenario_instance/")
 def start(project: str, scenario: str, body: Body, services: With) -> dict[str, Any]:
-    """The new instance's id, and what the quiet form tells beside it: the web UI shows a bare id as an unknown state."""
+    """Start an instance, and return its id and what the quiet form says of it.
+
+    The web UI would show a bare id as an unknown state.
+    """
     number = instances.start(services, project, scenario, body.get("arguments") or {})
     return instances.shown_quietly(services, [instances.find_instance(services, number)])[0]
 
@@ -85,6 +89,7 @@ def instance(number: int, request: Request, services: With) -> Any:
 
 
 def _files_count(services: Services, row: Row) -> dict[str, dict[str, int]]:
+    """Return how many files the jobs have sent, by job and statistic."""
     counts: dict[str, dict[str, int]] = {}
     for one in instances.measured(services, row):
         for name in one["values"] if one["is_file"] else ():
@@ -95,6 +100,7 @@ def _files_count(services: Services, row: Row) -> dict[str, dict[str, int]]:
 
 @router.post("/scenario_instance/{number:int}/", status_code=204)
 def stop(number: int, services: With) -> None:
+    """Stop an instance that was launched; it is no error if it has ended."""
     try:
         row = instances.find_instance(services, number)
     except Refusal as refusal:  # OpenBACH's director answers this one, in a form of its own
@@ -107,7 +113,11 @@ def stop(number: int, services: With) -> None:
 
 @router.delete("/scenario_instance/{number:int}/", status_code=204)
 def remove(number: int, services: With) -> None:
-    """Its record stays in the results directory, unless it was stopped and so has none."""
+    """Remove an instance from the database.
+
+    Its record stays in the results directory. A stopped run has no record, and its files are
+    removed.
+    """
     row = instances.find_instance(services, number)
     if row["stop_date"] is None:
         raise Refusal(409, "Trying to remove a scenario_instance still running", scenario_instance_id=number)
@@ -124,7 +134,10 @@ def download_csv(number: int, services: With) -> Response:
 
 
 def _csv(services: Services, number: int) -> bytes:
-    """Raises Refusal (404, as the backend has it) as long as the instance runs."""
+    """Return the statistics of an instance that has ended, as CSV.
+
+    Raises Refusal (404, as the backend has it) while the instance runs.
+    """
     row = instances.find_instance(services, number)
     if row["stop_date"] is None:
         raise Refusal(404, "Trying to export the statistics of a scenario_instance still running")
@@ -147,7 +160,8 @@ def download_archive(number: int, services: With) -> Response:
 
 
 def _job(services: Services, number: int) -> tuple[Row, dict[str, Any]]:
-    """The instance that was launched, and its job of that id."""
+    """Return the launched instance that has the job with this id, and the job. Raises Refusal
+    (404)."""
     row = services.database.row("SELECT owner FROM job WHERE id = ?", number) if number <= LARGEST_ID else None
     if row is None:
         raise not_found("Job Instance", job_instance_id=number)
@@ -165,28 +179,33 @@ def job_instance(number: int, services: With) -> dict[str, Any]:
 
 @router.get("/job_instance/", status_code=202)
 def running_jobs(request: Request, services: With) -> dict[str, Any]:
-    """The job instances that run on the agents at the addresses given."""
-    running = [
-        job
-        for owner in services.database.running()
-        for _, job in instances.jobs_in(instances.shown_instance(services, owner))
-        if job["stop_date"] == NO_STOP
-    ]
-    return {"instances": [_on_agent(services, address, running) for address in request.query_params.getlist("address")]}
+    """Return the job instances that run on the agents at the given addresses."""
+    running = []
+    for owner in services.database.running():
+        jobs = instances.jobs_in(instances.shown_instance(services, owner))
+        running += [job for _, job in jobs if job["stop_date"] == NO_STOP]
+    addresses = request.query_params.getlist("address")
+    return {"instances": [_on_agent(services, address, running) for address in addresses]}
 
 
 def _on_agent(services: Services, address: str, running: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the installed jobs of an agent, each with its instances among the `running` ones."""
     if services.platform.host_at(address) is None:
         raise not_found("Agent", agent_address=address)
     here = [job for job in running if job["agent"] == address]
-    names = [job["name"] for job in services.platform.installed_jobs()]
-    jobs = [{"job_name": name, "instances": [job for job in here if job["name"] == name]} for name in names]
+    jobs = []
+    for installed in services.platform.installed_jobs():
+        name = installed["name"]
+        jobs.append({"job_name": name, "instances": [job for job in here if job["name"] == name]})
     return {"address": address, "installed_jobs": jobs}
 
 
 @router.get("/job_instance/{number:int}/state/")
 def job_instance_state(number: int, services: With) -> dict[str, Any]:
-    """Of the last order to start, stop or restart it. One without an order, even one that does not exist, has none."""
+    """Return the last orders to start, stop and restart a job instance.
+
+    An order that was never given is None; so are all orders of a job instance that does not exist.
+    """
     states: dict[str, Any] = dict.fromkeys(("start", "stop", "restart"))
     try:
         owner, job = _job(services, number)
@@ -241,7 +260,10 @@ def _unknown(action: object) -> Refusal:
 
 
 def _stop_job(services: Services, number: int) -> None:
-    """A stop of what has ended is accepted, as OpenBACH does; a job that runs belongs to a run that knows no such order."""
+    """Accept the order to stop a job that has ended, as OpenBACH does.
+
+    Raises Refusal (422) for one that runs: its run knows no order to stop a single job.
+    """
     if _job(services, number)[1]["stop_date"] == NO_STOP:
         raise Refusal(422, NO_SINGLE_JOB, job_instance_id=number)
 
@@ -251,6 +273,10 @@ def _stop_job(services: Services, number: int) -> None:
 
 @router.get("/statistic/{number:int}/")
 def statistic(number: int, request: Request, services: With) -> Any:
+    """Return a job's statistics in the form that the query asks for.
+
+    Without a name these are the names and suffixes that it has sent, or the first time (`origin`).
+    """
     query = request.query_params
     owner, _ = _job(services, number)
     lines = [one for one in instances.measured(services, owner) if one["job_instance_id"] == number]
@@ -258,7 +284,7 @@ def statistic(number: int, request: Request, services: With) -> Any:
         if "origin" in query:
             return min((one["time"] for one in lines), default=None)
         return {
-            "statistics": sorted({name for one in lines for name in one["values"]}),
+            "statistics": sorted(set().union(*(one["values"] for one in lines))),
             "suffixes": sorted({one["suffix"] for one in lines if one.get("suffix")}),
         }
     name, suffix = query["name"], query.get("suffix")
@@ -271,6 +297,7 @@ def statistic(number: int, request: Request, services: With) -> Any:
 
 
 def _series(request: Request, name: str, points: Sequence[tuple[int, float]]) -> Any:
+    """Return the points of a statistic as a series, as mean and variance, or as a histogram."""
     values = [value for _, value in points]
     buckets = _number(request, "histogram")
     if not points:
@@ -284,9 +311,11 @@ def _series(request: Request, name: str, points: Sequence[tuple[int, float]]) ->
 
 
 def _histogram(values: Sequence[float], buckets: int) -> Mapping[str, list[float]]:
+    """Return how many values are in each of so many equal buckets, and the buckets' middles."""
     least, most = min(values), max(values)
     width = (most - least) / buckets or 1.0
     counts = [0.0] * buckets
     for value in values:
+        # The greatest value is in the last bucket.
         counts[min(int((value - least) / width), buckets - 1)] += 1
     return {"counts": counts, "buckets": [least + width * (index + 0.5) for index in range(buckets)]}

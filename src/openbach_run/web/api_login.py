@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""REST: login/ and version/."""
+"""REST API: login/ and version/."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = APIRouter()
 
 
 def profile(services: Services, user: str | None) -> dict[str, Any]:
-    """The user; nobody before the login."""
+    """Return the user's profile; before the login, that of nobody."""
     favourites: dict[str, list[str]] = {}
     if user is not None:
         for row in services.database.rows("SELECT project, name FROM scenario WHERE favourite = 1 ORDER BY name"):
@@ -61,7 +61,7 @@ async def log_in(request: Request, response: Response, body: Body, services: Wit
 
 @router.put("/login/")
 def change_profile(request: Request, services: With) -> dict[str, Any]:
-    """Nothing of it can be changed here; the answer is the profile as it is."""
+    """Return the profile as it is: nothing in it can be changed here."""
     return profile(services, user_of(request, services))
 
 

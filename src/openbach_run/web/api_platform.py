@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""REST: agents, collectors, jobs and logs. The hosts and jobs of a local controller are given: they can be read only."""
+"""REST API: agents, collectors, jobs and logs.
+
+The hosts and jobs of a local controller are given, so they can only be read.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ MAX_DELAY_MS = 10**12
 
 
 def project_of_agents(services: Services) -> dict[str, str]:
-    """By agent's address: the project with an entity that has it, the first one if there are several."""
+    """Return, by an agent's address, the first project with an entity on it."""
     found: dict[str, str] = {}
     for name, document in services.database.projects().items():
         for entity in document["entity"]:
@@ -117,8 +120,11 @@ def jobs(request: Request, services: With) -> Any:
 
 
 def _is_like(general: dict[str, Any], searched: str) -> bool:
+    """Return whether a word of the job's name, or one of its keywords, is similar to the searched
+    text."""
+    wanted = searched[:100].lower()
     words = [*general["name"].split("_"), *general["keywords"]]
-    return any(SequenceMatcher(None, word.lower(), searched[:100].lower()).ratio() > LIKE for word in words)
+    return any(SequenceMatcher(None, word.lower(), wanted).ratio() > LIKE for word in words)
 
 
 @router.post("/job/")
@@ -170,8 +176,12 @@ def job_state(name: str, request: Request, services: With) -> dict[str, Any]:
 def statistics_names(project: str, services: With) -> dict[str, list[str]]:
     if services.database.project(project) is None:
         raise not_found("Project", project_name=project)
-    described = {name: services.platform.job(name) for name in services.platform.packages}
-    return {name: sorted(one["name"] for one in job["statistics"]) for name, job in described.items() if job}
+    found = {}
+    for name in services.platform.packages:
+        job = services.platform.job(name)
+        if job:
+            found[name] = sorted(one["name"] for one in job["statistics"])
+    return found
 
 
 # Logs
@@ -179,7 +189,10 @@ def statistics_names(project: str, services: With) -> dict[str, list[str]]:
 
 @router.get("/logs/")
 def logs(request: Request, services: With) -> list[list[Any]]:
-    """What went wrong lately: instances that failed, with the reason that the rest of the API has no place for."""
+    """Return what went wrong lately: instances that failed, with the reason.
+
+    The rest of the API has no place for the reason.
+    """
     try:
         level = int(request.query_params.get("level", "5"))
         delay_ms = min(max(int(request.query_params.get("delay", MAX_DELAY_MS)), 0), MAX_DELAY_MS)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""REST: projects, their entities and their scenarios."""
+"""REST API: projects, their entities and their scenarios."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -18,10 +19,11 @@ router = APIRouter()
 
 NAME_LENGTH = 500
 LIMIT = 1000
-"""Entities, networks and scenarios of a project that is imported."""
+"""The most entities, networks or scenarios of a project that is imported."""
 
 
 def document_of(services: Services, project: str) -> dict[str, Any]:
+    """Return a project's document. Raises Refusal (404)."""
     document = services.database.project(project)
     if document is None:
         raise not_found("Project", project_name=project)
@@ -29,6 +31,7 @@ def document_of(services: Services, project: str) -> dict[str, Any]:
 
 
 def shown_project(services: Services, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a project as the API shows it."""
     return {
         "name": name,
         "description": document["description"],
@@ -42,6 +45,7 @@ def shown_project(services: Services, name: str, document: Mapping[str, Any]) ->
 
 
 def shown_entity(services: Services, project: str, entity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entity as the API shows it."""
     agent = services.platform.agent(entity["agent"]["address"], project) if entity["agent"] else None
     return {
         "name": entity["name"],
@@ -86,7 +90,10 @@ def project(name: str, services: With) -> dict[str, Any]:
 
 @router.put("/project/{name}/")
 def modify_project(name: str, body: Body, services: With) -> dict[str, Any]:
-    """Entities that stay keep their agents; scenarios that are not among the new ones stay, too."""
+    """Replace a project.
+
+    Entities that stay keep their agents. Scenarios that are not among the new ones stay, too.
+    """
     _check_name(body, name, "Project")
     with services.database.transaction():
         _register(services, name, body, document_of(services, name), need_networks=False)
@@ -101,16 +108,16 @@ def delete_project(name: str, services: With) -> None:
 
 @router.post("/project/{name}/")
 def topology(name: str, body: Body, services: With) -> dict[str, Any]:
-    """The networks are those of the inventory already; they may be given other names."""
+    """Rename a project's networks; the networks themselves are those of the inventory."""
     with services.database.transaction():
         document = document_of(services, name)
         given = body.get("networks")
-        renamed = {
-            network["address"]: network["name"]
-            for network in (given if isinstance(given, list) else [])
-            if isinstance(network, dict) and all(isinstance(network.get(key), str) for key in ("address", "name"))
-        }
-        for network in [*document["network"], *(one for entity in document["entity"] for one in entity["networks"])]:
+        renamed = {}
+        for network in given if isinstance(given, list) else []:
+            if _is_named(network):
+                renamed[network["address"]] = network["name"]
+        of_entities = chain.from_iterable(entity["networks"] for entity in document["entity"])
+        for network in [*document["network"], *of_entities]:
             network["name"] = renamed.get(network["address"], network["name"])
         services.database.put_project(name, document)
     return shown_project(services, name, document)
@@ -119,9 +126,13 @@ def topology(name: str, body: Body, services: With) -> dict[str, Any]:
 def _register(
     services: Services, name: str, body: Mapping[str, Any], before: Mapping[str, Any], *, need_networks: bool
 ) -> None:
-    """All of a project, or (with the exception) nothing of it: to be called in a transaction."""
+    """Store all of a project; on an error raise Refusal (400), which undoes the transaction.
+
+    It has to be called in a transaction, so that otherwise nothing of the project is stored.
+    """
     try:
         lists = {key: _list(body, key) for key in ("owners", "entity", "hidden_network", "network", "scenario")}
+        # Entities keep the agents that they have had.
         agents = {entity["name"]: entity["agent"] for entity in before.get("entity", ())}
         entities: dict[str, dict[str, Any]] = {}
         for index, entity in enumerate(lists["entity"]):
@@ -146,7 +157,7 @@ def _register(
 
 
 class _Malformed(Exception):
-    """Of a project: which section, and what is wrong with it."""
+    """A project is malformed: the section, and what is wrong with it."""
 
     def __init__(self, section: str, message: Any) -> None:
         super().__init__(section)
@@ -154,6 +165,7 @@ class _Malformed(Exception):
 
 
 def _list(body: Mapping[str, Any], key: str) -> list[Any]:
+    """Return a list of a project's document. Raises _Malformed."""
     value = body.get(key, [])
     if not isinstance(value, list):
         raise _Malformed(key, f"Entry '{key}' has the wrong kind of value (expected {list} got {type(value)})")
@@ -163,6 +175,7 @@ def _list(body: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _entity(entity: Any, index: int, need_networks: bool) -> dict[str, Any]:
+    """Return an entity of a project's document. Raises _Malformed."""
     at = f"entity.{index}"
     if not isinstance(entity, dict):
         raise _Malformed(at, f"Entry 'entity' should contain only dict values (found {type(entity)})")
@@ -182,12 +195,21 @@ def _entity(entity: Any, index: int, need_networks: bool) -> dict[str, Any]:
 
 
 def _network(network: Any, at: str) -> dict[str, str]:
-    if not isinstance(network, dict) or not all(isinstance(network.get(key), str) for key in ("name", "address")):
+    """Return a network of a project's document. Raises _Malformed."""
+    if not _is_named(network):
         raise _Malformed(at, "A network has a name and an address")
     return {key: network[key] for key in ("name", "address", "interface", "ip") if isinstance(network.get(key), str)}
 
 
+def _is_named(network: Any) -> bool:
+    """Return whether a value from a client is a network with a name and an address."""
+    if not isinstance(network, dict):
+        return False
+    return all(isinstance(network.get(key), str) for key in ("name", "address"))
+
+
 def _project_scenario(services: Services, sent: Any, index: int) -> Scenario:
+    """Return a scenario of a project's document. Raises _Malformed."""
     if not isinstance(sent, dict):
         text = f"Entry 'scenario' should contain only dict values (found {type(sent)})"
         raise _Malformed(f"scenario.{index}", text)
@@ -239,7 +261,11 @@ def delete_entity(name: str, entity_name: str, services: With) -> dict[str, Any]
 
 
 def _put_entity(services: Services, project_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """An entity gets the interfaces of the host that its agent is on. Several projects may use the same host."""
+    """Store an entity and return its project.
+
+    The entity gets the interfaces of the host that its agent is on. Several projects may use the
+    same host.
+    """
     agent = body.get("agent")
     address = agent.get("address") if isinstance(agent, dict) else None
     host = services.platform.host_at(address) if isinstance(address, str) else None
@@ -268,6 +294,7 @@ def _put_entity(services: Services, project_name: str, body: Mapping[str, Any]) 
 
 
 def _check_name(body: Mapping[str, Any], name: str, kind: str) -> None:
+    """Raise Refusal (400) unless the body has the name that is in the address."""
     key = kind.lower()
     if "name" not in body:
         text = f"The {kind} data to modify an existing {kind} does not contain the {kind} name."
@@ -320,7 +347,7 @@ def modify_scenario(name: str, scenario_name: str, body: Body, services: With) -
 
 @router.delete("/project/{name}/scenario/{scenario_name}/", status_code=204)
 def delete_scenario(name: str, scenario_name: str, services: With) -> None:
-    """Its instances stay: they keep the version that they ran."""
+    """Delete a scenario; its instances stay, with the version that they ran."""
     scenario(name, scenario_name, services)
     services.database.execute("DELETE FROM scenario WHERE project = ? AND name = ?", name, scenario_name)
 
@@ -337,6 +364,7 @@ def favourite(name: str, scenario_name: str, body: Body, request: Request, servi
 
 
 def _parsed(services: Services, body: Mapping[str, Any]) -> Scenario:
+    """Return the scenario that a client has sent. Raises Refusal."""
     try:
         return read_scenario(services, body)
     except Malformed as error:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The local controller as a web application: OpenBACH's REST API at / and /openbach/, and our own page."""
+"""The local controller as a web application: OpenBACH's REST API at / and /openbach/, and our
+page."""
 
 from __future__ import annotations
 
@@ -58,8 +59,11 @@ def make_app(
     local: bool = True,
     web_ui: Path | None = None,
 ) -> FastAPI:
-    """The application; what it keeps lies in `results`. It ends its runs when it is shut down. `local`: it is for this
-    machine only. `web_ui` is the folder of OpenBACH's own web UI, to be found at /app. Raises InputError."""
+    """Return the application, which keeps its data in `results` and ends its runs at shutdown.
+
+    `local`: it serves this machine only. `web_ui` is the folder of OpenBACH's own web UI, which is
+    then at /app. Raises InputError.
+    """
     results.mkdir(parents=True, exist_ok=True)
     database = Database(results / DATABASE)
     launcher = Launcher(database, results, make_engine, platform.packages, platform.additions, cpus)
@@ -100,8 +104,11 @@ def make_app(
 
 
 def add_web_ui(app: FastAPI, folder: Path) -> None:
-    """Its pages have addresses below /app, and are all made by one file, in which a link leads back to ours; the rest of the
-    folder is at /."""
+    """Serve OpenBACH's web UI.
+
+    Its pages have addresses below /app, and one file makes all of them; a link in it leads back to
+    our page. The rest of the folder is at /.
+    """
     index = folder / "index.html"
 
     @app.get("/app")
@@ -113,7 +120,8 @@ def add_web_ui(app: FastAPI, folder: Path) -> None:
 
 
 def begin_project(database: Database, platform: Platform, scenarios: Sequence[Scenario]) -> None:
-    """The project of the checkout: made at the first start, its scenarios brought up to date at each."""
+    """Make the project of the checkout at the first start, and update its scenarios at every
+    start."""
     with database.transaction():
         if database.project(PROJECT) is None:
             database.put_project(PROJECT, platform.default_project())
@@ -155,5 +163,5 @@ def _no_database(request: Request, error: Exception) -> Response:
 
 
 def _said(request: Request, status: int, words: str, **more: str) -> Response:
-    """As a page for a browser, as JSON for anything else."""
+    """Return an error as a page for a browser, and as JSON for any other client."""
     return told(request, status, words) if wants_page(request) else Json({"error": words, **more}, status)

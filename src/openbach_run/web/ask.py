@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the form of a scenario asks for, and what is said of the values before anything is launched: what is wrong with them,
-by field; how many runs they are; how long these will take."""
+"""The form of a scenario: its fields, and the check of their values before a launch.
+
+The check says what is wrong with the values by field, how many runs they make, and how long these
+will take.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,20 @@ from openbach_run.web.instances import find_scenario, project_inventory
 SEEDS = "seeds"
 SERIES = "series_s"
 FIRST_CHOICES = 6
-"""Of a field, before the others are folded."""
+"""The choices of a field that are shown before the others are folded."""
 SAMPLE = 300
-"""Known cells that a forecast looks at."""
+"""The number of known cells that a forecast looks at."""
 NAMED = re.compile(r"([A-Za-z_]\w*)=")
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What can be said of the values of a form."""
+    """The result of checking the values of a form."""
 
     errors: dict[str, str]
-    """By field; "" for what belongs to none."""
+    """Errors by field; "" for those that belong to none."""
     text: str
-    """How many runs they are, and how long these take."""
+    """The number of runs and the time that they take, in words."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -51,22 +54,30 @@ class Checked:
 
 
 def given_values(fields: FormData | QueryParams) -> dict[str, list[str]]:
-    """Fields `value.<argument>` are one value each (boxes that are ticked), `values.<argument>` a text with commas; a field
-    that is `asked.<argument>` and has neither has no value."""
+    """Return the values of a form or an address by argument.
+
+    A field `value.<argument>` is one value (a ticked box), `values.<argument>` a text with commas.
+    An argument that has only a field `asked.<argument>` has no value: [].
+    """
     given: dict[str, dict[str, None]] = {}
     for key, text in fields.multi_items():
         kind, _, name = key.partition(".")
         if kind in ("value", "values", "asked") and isinstance(text, str):
-            parts = [text] if kind == "value" else text.split(",") if kind == "values" else []
-            given.setdefault(name, {}).update(dict.fromkeys(part.strip() for part in parts if part.strip()))
+            texts = {"value": [text], "values": text.split(","), "asked": []}[kind]
+            parts = filter(None, map(str.strip, texts))
+            given.setdefault(name, {}).update(dict.fromkeys(parts))
     return {name: list(values) for name, values in given.items()}
 
 
 def fields_of(
     found: Scenario, subs: dict[str, Scenario], services: Services, given: Mapping[str, list[str]]
 ) -> list[dict[str, Any]]:
-    """What the form asks for: of each argument and constant its choices if it has any, what is chosen (its default if nothing
-    is given), what a sweep would take. Those that OpenBACH asks for come first, and `series_s`, which makes curves."""
+    """Return the fields of the form, one for each argument and constant.
+
+    A field has its choices if there are any, what is chosen (the default if nothing is given), and
+    what a sweep would take. Fields that OpenBACH asks for come first, and `series_s`, which makes
+    curves.
+    """
     try:
         choices: dict[str, Sequence[str]] = dict(argument_choices(found, services.platform.jobs, subs))
         untested = services.platform.additions.untested()
@@ -104,12 +115,14 @@ def fields_of(
 
 
 def asked_seeds(text: str) -> Seeds:
-    """Of the form's field: nothing in it is the default. Raises InputError."""
+    """Return the seeds in the form's field; None (the default) if it is empty. Raises
+    InputError."""
     return parse_seeds(text) if text.strip() else None
 
 
 def check(services: Services, project: str, name: str, given: Mapping[str, list[str]], seeds: str) -> Checked:
-    """Raises Refusal (404) where there is no such scenario."""
+    """Return what can be said of a form's values. Raises Refusal (404) if there is no such
+    scenario."""
     found, subs, _ = find_scenario(services, project, name)
     errors = {one: "choose at least one value" for one, values in given.items() if not values}
     errors |= {one: "choose at least one value" for one in found.arguments if one not in given}
@@ -135,11 +148,12 @@ def check(services: Services, project: str, name: str, given: Mapping[str, list[
 
 
 def _wrong(services: Services, campaign: Campaign) -> dict[str, str]:
-    """What jobs would refuse, by field, of the first of each; the backend's own refusals."""
+    """Return what jobs and the backend would refuse: for each field the first error."""
     jobs = services.platform.jobs
     errors: dict[str, str] = {}
     for cell, wrong in wrong_in(campaign, jobs):
         for one in wrong:
+            # The field that has the value, or else the one that the words name.
             own = one.name if one.name in campaign.values and one.value in campaign.values[one.name] else None
             errors.setdefault(own or _field_of(str(one), campaign.values), str(one))
         if not wrong:
@@ -152,13 +166,14 @@ def _wrong(services: Services, campaign: Campaign) -> dict[str, str]:
 
 
 def _field_of(words: str, given: Mapping[str, Sequence[str]]) -> str:
-    """The field whose value an error names: `loss=-1: …`, `'0' is not a buffer …`; "" for none of these."""
+    """Return the field whose value an error names, or "".
+
+    An error names a value like `loss=-1: …` or `'0' is not a buffer …`.
+    """
     named = [name for name in NAMED.findall(words) if name in given]
-    named += [
-        name
-        for name, values in given.items()
-        if name.split("_")[0] in words and any(f"'{value}'" in words for value in values)
-    ]
+    for name, values in given.items():
+        if name.split("_")[0] in words and any(f"'{value}'" in words for value in values):
+            named.append(name)
     return next(iter(named), "")
 
 
@@ -170,7 +185,8 @@ def _notes(services: Services, campaign: Campaign) -> list[str]:
 
 
 def forecast(services: Services, campaign: Campaign) -> str:
-    """How many runs, how many of these seem to be there already, and the time of the others."""
+    """Return the number of runs, how many of them seem to be there already, and the time of the
+    others."""
     cells, scenario = campaign.cells, campaign.scenario.name
     known = _known(services, scenario)
     there, walls_s = 0, []
@@ -185,6 +201,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
             wall_s = row["wall_s"]
         else:
             key = len(likely) if len(likely) < SAMPLE else len(likely) - 1
+            # After SAMPLE unknown cells their mean is good enough for all others.
             wall_s = likely[key] = _of_the_most_like(cell, sample) if len(likely) < SAMPLE else fmean(likely.values())
         walls_s += [wall_s] * (len(seeds) - done)
     workers = services.launcher.workers
@@ -196,7 +213,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
 
 
 def _known(services: Services, scenario: str) -> list[Any]:
-    """Cells of a scenario that have finished runs, with their mean time and their seeds."""
+    """Return the scenario's cells that have finished runs, with their mean time and their seeds."""
     return services.database.rows(
         'SELECT c.key, c."values", AVG(r.wall_s) AS wall_s, GROUP_CONCAT(r.seed) AS seeds FROM cell c '
         "JOIN run r ON r.cell = c.id WHERE c.scenario = ? AND r.status = 'Finished Ok' GROUP BY c.id",
@@ -205,7 +222,7 @@ def _known(services: Services, scenario: str) -> list[Any]:
 
 
 def _of_the_most_like(values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], float]]) -> float:
-    """Mean time of the known cells with the most values in common."""
+    """Return the mean time in s of the known cells that have the most values in common."""
     likeness = [(len(values.items() & known.items()), wall_s) for known, wall_s in sample]
     most = max((alike for alike, _ in likeness), default=0)
     return fmean([wall_s for alike, wall_s in likeness if alike == most] or [UNKNOWN_WALL_S])

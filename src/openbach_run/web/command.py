@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run serve`: its command line."""
+"""The command line of `openbach-run serve`."""
 
 from __future__ import annotations
 

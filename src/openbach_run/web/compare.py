@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs and cells beside each other: what they differ in, ratios paired by seed, and what forbids a comparison. The address of
-a comparison names them: `run=<folder>/<run_id>` and `cell=<set>/<key of the cell>`."""
+"""Compare runs and cells: where they differ, ratios paired by seed, and what forbids a comparison.
+
+The address of a comparison names its items: `run=<folder>/<run_id>` and `cell=<set>/<key of the
+cell>`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -18,9 +22,9 @@ from openbach_run.web.curves import Curve, curves_of, overlaid
 from openbach_run.web.runs import find_run
 
 MOST = 12
-"""Items, and curves of the seeds of one cell."""
+"""The most items, and the most curves of the seeds of one cell."""
 AMOUNTS = ("size", "duration_s", "streams", "loads", "warm_up", "series_s", "rate_kbps", "pings")
-"""Arguments that say how much is done: measures of runs that differ there are not of the same thing."""
+"""Arguments that say how much is done. Where they differ, measures are not of the same thing."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Item:
     """A run, or a cell with the runs of its seeds."""
 
     word: str
-    """In the address."""
+    """The item as the address names it."""
     href: str
     label: str
     scenario: str
@@ -46,8 +50,10 @@ class Item:
 
 
 def items_of(services: Services, words: Sequence[tuple[str, str]]) -> list[Item]:
-    """The items that an address names, each with a label that tells it from the others; those that are not there are left
-    out."""
+    """Return the items that an address names; those that do not exist are left out.
+
+    Each has a label that tells it from the others.
+    """
     found: list[Item] = []
     for kind, text in dict.fromkeys(words):
         one = (_cell if kind == "cell" else _run)(services, text) if len(found) < MOST else None
@@ -56,15 +62,17 @@ def items_of(services: Services, words: Sequence[tuple[str, str]]) -> list[Item]
     names = differences(found)
     labelled = [replace(one, label=_label(one, names)) for one in found]
     often = [one.label for one in labelled]
-    return [
-        replace(one, label=f"{one.label} ({one.word.partition('=')[2].partition('/')[2][-24:]})")
-        if often.count(one.label) > 1
-        else one
-        for one in labelled
-    ]
+    return [_told_apart(one) if often.count(one.label) > 1 else one for one in labelled]
+
+
+def _told_apart(one: Item) -> Item:
+    """Return the item with the end of its name in the address added to its label."""
+    text = one.word.partition("=")[2]
+    return replace(one, label=f"{one.label} ({text.partition('/')[2][-24:]})")
 
 
 def _run(services: Services, text: str) -> Item | None:
+    """Return the run `<folder>/<run_id>` as an item, or None."""
     folder, _, run_id = text.partition("/")
     rows = services.database.rows(
         "SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run WHERE folder = ? AND run_id = ?",
@@ -77,13 +85,13 @@ def _run(services: Services, text: str) -> Item | None:
 
 
 def _cell(services: Services, text: str) -> Item | None:
+    """Return the cell `<set>/<key>` as an item, or None."""
     item, _, key = text.rpartition("/")
     row = services.database.row("SELECT id FROM cell WHERE key = ?", key)
     if row is None:
         return None
-    runs = tuple(
-        sorted((run for run in sets.runs_of(services, item) if run.cell == row["id"]), key=lambda run: run.seed)
-    )
+    of_cell = [run for run in sets.runs_of(services, item) if run.cell == row["id"]]
+    runs = tuple(sorted(of_cell, key=lambda run: run.seed))
     return (
         _item(services, f"cell={text}", f"/page/set/{item}/cell/{key}", row["id"], runs, is_cell=True) if runs else None
     )
@@ -96,6 +104,7 @@ def _item(services: Services, word: str, href: str, cell: int, runs: tuple[sets.
 
 
 def _label(one: Item, names: Sequence[str]) -> str:
+    """Return a label of the values that tell an item from the others; at most five of them."""
     parts = [one.values.get(name, "–") for name in names if name != "scenario"][:5]
     if "scenario" in names:
         parts.insert(0, one.scenario)
@@ -105,14 +114,17 @@ def _label(one: Item, names: Sequence[str]) -> str:
 
 
 def differences(items: Sequence[Item]) -> list[str]:
-    """Names of the settings that are not the same in all; `scenario` first if they are of several."""
-    names = dict.fromkeys(name for one in items for name in one.values)
-    several = [name for name in names if len({one.values.get(name) for one in items}) > 1]
-    return ["scenario"] * (len({one.scenario for one in items}) > 1) + several
+    """Return the names of settings that differ; `scenario` comes first if there are several
+    scenarios."""
+    found = ["scenario"] if len({one.scenario for one in items}) > 1 else []
+    for name in dict.fromkeys(chain.from_iterable(one.values for one in items)):
+        if len({one.values.get(name) for one in items}) > 1:
+            found.append(name)
+    return found
 
 
 def warnings(items: Sequence[Item]) -> list[str]:
-    """What a reader has to know before believing a difference."""
+    """Return what a reader has to know before believing a difference."""
     names, found = differences(items), []
     for name in AMOUNTS:
         if name in names:
@@ -122,7 +134,8 @@ def warnings(items: Sequence[Item]) -> list[str]:
         found.append(f"the scenarios differ ({', '.join(dict.fromkeys(one.scenario for one in items))})")
     seeds = [tuple(one.seeds) for one in items]
     if len(set(seeds)) > 1:
-        shown = "; ".join(", ".join(map(str, one)) or "none" for one in dict.fromkeys(seeds))
+        lists = [", ".join(map(str, one)) for one in dict.fromkeys(seeds)]
+        shown = "; ".join(one or "none" for one in lists)
         found.append(f"the seeds differ ({shown}): only the seeds that two have in common are paired")
     if any(one.failed for one in items):
         found.append("some runs failed: what is left may be the easier part")
@@ -131,7 +144,8 @@ def warnings(items: Sequence[Item]) -> list[str]:
 
 @dataclass(frozen=True)
 class Ratios:
-    """Of one measure: values of all items, and their ratios to the first."""
+    """The medians of one measure for all items, and their ratios to one of them (None for that
+    one)."""
 
     words: str
     better: str
@@ -140,25 +154,20 @@ class Ratios:
 
 
 def ratios(services: Services, items: Sequence[Item], base: int) -> list[Ratios]:
-    """Of every measure that the item `base` and another one have."""
-    rows = [run.row for one in items for run in one.runs if run.row is not None and run.finished]
+    """Return the ratios of every measure that the item number `base` and another one have."""
+    runs = chain.from_iterable(one.runs for one in items)
+    rows = [run.row for run in runs if run.row is not None and run.finished]
     marks = ",".join("?" * len(rows))
     by_row: dict[int, dict[str, float]] = {}
     for one in services.database.rows(f"SELECT * FROM measured WHERE run IN ({marks})", *rows):
         by_row.setdefault(one["run"], {})[one["name"]] = one["value"]
     words = {row["name"]: dict(row) for row in services.database.rows("SELECT * FROM measure")}
-    there = {name for measured in by_row.values() for name in measured}
+    there: set[str] = set().union(*by_row.values())
+    # The usual measure first, then those of which it is said what is better.
     names = sorted(there, key=lambda name: (name != USUAL, not (name in words and words[name]["better"]), name))
     found = []
     for name in names:
-        of_items = [
-            {
-                run.seed: by_row[run.row][name]
-                for run in one.runs
-                if run.row is not None and name in by_row.get(run.row, ())
-            }
-            for one in items
-        ]
+        of_items = [_by_seed(one, name, by_row) for one in items]
         told = words.get(name, {"words": name, "better": ""})
         estimates = [None if number == base else ratio(one, of_items[base]) for number, one in enumerate(of_items)]
         if any(estimates):
@@ -167,9 +176,21 @@ def ratios(services: Services, items: Sequence[Item], base: int) -> list[Ratios]
     return found
 
 
+def _by_seed(one: Item, name: str, by_row: Mapping[int, Mapping[str, float]]) -> dict[int, float]:
+    """Return a measure of an item's runs by their seed; `by_row` has the measures of each run."""
+    found = {}
+    for run in one.runs:
+        if run.row is not None and name in by_row.get(run.row, ()):
+            found[run.seed] = by_row[run.row][name]
+    return found
+
+
 def curves(services: Services, items: Sequence[Item], seed: int | None) -> list[Curve]:
-    """The curves of all items over each other: of a cell those of one seed, which all cells have if there is one; of one cell
-    alone those of all its seeds."""
+    """Return the curves of all items, to be drawn over each other.
+
+    A cell has the curves of one seed, if possible one that all cells have. If a cell is the only
+    item, it has those of all its seeds.
+    """
     named = []
     for one in items:
         for run in _drawn_runs(items, one, seed):
@@ -181,7 +202,8 @@ def curves(services: Services, items: Sequence[Item], seed: int | None) -> list[
 
 
 def seed_of(items: Sequence[Item], seed: int | None) -> int | None:
-    """The seed whose curves are drawn of cells."""
+    """Return the seed whose curves are drawn for cells; None if no item is a cell with finished
+    runs."""
     cells = [set(one.seeds) for one in items if one.is_cell and one.seeds]
     if not cells:
         return None
@@ -190,6 +212,7 @@ def seed_of(items: Sequence[Item], seed: int | None) -> int | None:
 
 
 def _drawn_runs(items: Sequence[Item], one: Item, seed: int | None) -> list[sets.Run]:
+    """Return the runs of an item whose curves are drawn."""
     ended = [run for run in one.runs if run.row is not None]
     if not one.is_cell:
         return ended[:1]
@@ -200,12 +223,12 @@ def _drawn_runs(items: Sequence[Item], one: Item, seed: int | None) -> list[sets
 
 
 def settings(items: Sequence[Item]) -> tuple[list[tuple[str, list[str]]], list[tuple[str, str]]]:
-    """Those that differ, by item; and those that all have in common."""
+    """Return the settings that differ, by item, and those that all have in common."""
     names = differences(items)
-    differ = [
-        (name, [one.scenario if name == "scenario" else one.values.get(name, "–") for one in items]) for name in names
-    ]
-    same: list[tuple[str, Any]] = [
-        (name, value) for name, value in (items[0].values.items() if items else ()) if name not in names
-    ]
-    return differ, same
+    differ = []
+    for name in names:
+        is_scenario = name == "scenario"
+        values = [one.scenario if is_scenario else one.values.get(name, "–") for one in items]
+        differ.append((name, values))
+    first: Mapping[str, Any] = items[0].values if items else {}
+    return differ, [(name, value) for name, value in first.items() if name not in names]

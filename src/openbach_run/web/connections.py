@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The HTTP server's connections: none is waited for without an end, and there are never more than a number of them.
+"""The HTTP server's connections: each has time limits, and their number is limited.
 
-uvicorn closes idle kept connections, but waits for ever for a client that has begun a request or does not read its
-answer, and refuses new clients when it has too many. Here a client has `HEADER_S` for the head of a request, `BODY_S`
-for its body and `STALL_S` to make room for more of the answer; a new client takes the place of the one that has kept
-the server waiting longest. So whoever only holds connections keeps nobody else out.
+uvicorn closes idle kept connections. But it waits for ever for a client that has begun a request or
+does not read its answer, and it refuses new clients when it has too many. Here a client has
+`HEADER_S` for the head of a request, `BODY_S` for its body, and `STALL_S` to make room for more of
+the answer. A new client takes the place of the one that has kept the server waiting longest. So
+nobody who only holds connections keeps others out.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ LONGEST_SHUTDOWN_S = 5
 CONNECTIONS = 200
 FEWEST_CONNECTIONS = 16
 RESERVED_FILES, FILES_PER_WORKER = 128, 16
-"""Descriptors that connections never get: for the database, records that are read, and the guests of the workers."""
+"""File descriptors that connections never get: they are for the database, for records that are
+read, and for the guests of the workers."""
 LINES_EVERY_S = 1.0
 
 
 class Connection(H11Protocol):
-    """One client of at most `most`. (uvicorn's own limit also counts requests of clients that have gone.)"""
+    """One client, of at most `most`.
+
+    uvicorn's own limit also counts requests of clients that have gone.
+    """
 
     most = CONNECTIONS
 
@@ -43,6 +48,7 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         if len(self.connections) > self.most:
             waiting = [one for one in self.connections if isinstance(one, Connection) and one.waits]
+            # The new client waits itself, so there is always one.
             min(waiting, key=lambda one: one.since_s).give_up()
         self._expect()
 
@@ -72,16 +78,18 @@ class Connection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether it is the client's turn: to send more of a request, or to read."""
+        """Return whether it is the client's turn to send more of a request, or to read."""
         turn = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         return turn or self._stalled is not None or self.transport.is_closing()
 
     def give_up(self) -> None:
+        """Close the connection at once, whatever it has still to send."""
         self.connections.discard(self)  # now, not when the loop comes to it: the next client counts
         self.transport.abort()
 
     def _expect(self) -> None:
-        """Starts the clock for what the client has to send next; one that runs for it goes on."""
+        """Start the clock for what the client has to send next; one that runs for it already goes
+        on."""
         owed = self.conn.their_state
         if owed is self._owed or self.transport.is_closing():
             return
@@ -95,7 +103,7 @@ class Connection(H11Protocol):
 
 
 def config(app: Any, connections: int = CONNECTIONS) -> uvicorn.Config:
-    """Of a server with at most that many connections."""
+    """Return the configuration of a server with at most that many connections."""
     return uvicorn.Config(
         app, http=type("Limited", (Connection,), {"most": connections}), ws="none", log_level="warning", log_config=None,
         access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=LONGEST_SHUTDOWN_S,
@@ -103,8 +111,10 @@ def config(app: Any, connections: int = CONNECTIONS) -> uvicorn.Config:
 
 
 def connections_for(workers: int) -> int:
-    """How many connections the limit of open files leaves beside that many guests; the limit is raised as far as that
-    is allowed. Raises InputError for one that leaves too few."""
+    """Return how many connections the limit of open files leaves beside that many guests.
+
+    The limit is raised as far as that is allowed. Raises InputError if it leaves too few.
+    """
     reserved = RESERVED_FILES + FILES_PER_WORKER * workers
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = soft
@@ -121,7 +131,10 @@ def connections_for(workers: int) -> int:
 
 
 class FewLines(logging.Filter):
-    """Lets a line of the source log once a second, and says how often it was silent: a client cannot fill the log."""
+    """Lets each line of the source log once a second, so that a client cannot fill the log.
+
+    The next line that is logged says how many were left out.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Statistics of runs over virtual time, as curves: for the page's charts, and as SVG, PNG and CSV."""
+"""Curves of statistics over virtual time: for the page's charts, and as SVG, PNG and CSV."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from openbach_run.web.index import is_number
 from openbach_run.web.instances import GUEST_START_MS, sent_statistics
 
 POINTS_LIMIT = 200_000
-"""Of a curve: of more, every n-th."""
+"""The most points of a curve; of a longer one every n-th point is taken."""
 FEWEST = 3
-"""Times at which a statistic was sent that has a curve."""
+"""The fewest different times at which a statistic was sent that has a curve."""
 GROUPS = (
     re.compile(r"goodput|throughput"),
     re.compile(r"rtt|round.trip", re.I),
@@ -28,27 +28,30 @@ GROUPS = (
     re.compile(r"retransmi|loss|lost|dropped", re.I),
     re.compile(r"^rx bytes|tunnel", re.I),
 )
-"""Goodput, RTT, window, queue, losses, tunnel: of each the first plot that fits is looked at first."""
+"""Goodput, RTT, window, queue, losses, tunnel: the first plot of each group is shown first."""
 QUEUE = 3
 MIME = {"svg": "image/svg+xml", "png": "image/png", "csv": "text/csv"}
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A statistic of one job of a run; times in virtual s since the run began, values in the unit of `plot`."""
+    """A statistic of one job of a run.
+
+    Times are in virtual s since the run began, values in the unit of `plot`.
+    """
 
     plot: str
-    """What the axis says: `goodput (Mbit/s)`."""
+    """The label of the axis: `goodput (Mbit/s)`."""
     line: str
-    """What tells it from others there: `tcp_series on server`."""
+    """The label that tells it from others in the plot: `tcp_series on server`."""
     times_s: list[float]
     values: list[float]
     run: int = 0
-    """Of several runs that are shown, which."""
+    """The number of the run, if several are shown."""
 
 
 def curves_of(run_dir: Path, packages: Mapping[str, Package]) -> list[Curve]:
-    """Those of a run, while it goes on too; in the order of GROUPS."""
+    """Return the curves of a run, in the order of GROUPS; the run need not have ended."""
     points: dict[tuple[str, ...], tuple[list[float], list[float]]] = {}
     for line in sent_statistics(run_dir):
         metadata = line["_metadata"]
@@ -71,20 +74,24 @@ def curves_of(run_dir: Path, packages: Mapping[str, Package]) -> list[Curve]:
 
 
 def rank(plot: str) -> tuple[int, bool, str]:
-    """Its place among others."""
+    """Return a key by which plots are sorted."""
     group = next((number for number, words in enumerate(GROUPS) if words.search(plot)), len(GROUPS))
     return group, "ms)" not in plot and group == QUEUE, plot
 
 
 def first_plots(curves: Iterable[Curve]) -> list[str]:
-    """One of each of GROUPS, or all if there is none."""
+    """Return the first plot of each of GROUPS, or all plots if none is in a group."""
     names = sorted({curve.plot for curve in curves}, key=rank)
     of_groups = {rank(name)[0]: name for name in reversed(names)}
     return [of_groups[group] for group in sorted(of_groups) if group < len(GROUPS)] or names
 
 
 def overlaid(named: Sequence[tuple[str, Sequence[Curve]]]) -> list[Curve]:
-    """The curves of several runs, each with its run's name; alone where the run has but one of that plot."""
+    """Return the curves of several runs in one list.
+
+    A line has its run's name, and its own label only if the run has several lines in that plot.
+    With an empty name it keeps its own label.
+    """
     found = []
     for number, (name, curves) in enumerate(named):
         for curve in curves:
@@ -95,12 +102,21 @@ def overlaid(named: Sequence[tuple[str, Sequence[Curve]]]) -> list[Curve]:
 
 
 def from_first(curves: Sequence[Curve]) -> list[Curve]:
-    """With the times of each run since its first goodput was sent, or its first statistic: tunnels take their time."""
+    """Return the curves with the times of each run since its first goodput.
+
+    A run without goodput has them since its first statistic. This leaves out the time that tunnels
+    take to be set up.
+    """
     begin_s: dict[int, tuple[bool, float]] = {}
     for curve in curves:
+        # Goodput is group 0: False is less than True, so its time is preferred.
         mine = (rank(curve.plot)[0] != 0, curve.times_s[0])
         begin_s[curve.run] = min(begin_s.get(curve.run, mine), mine)
-    return [replace(one, times_s=[round(time_s - begin_s[one.run][1], 6) for time_s in one.times_s]) for one in curves]
+    found = []
+    for one in curves:
+        _, start_s = begin_s[one.run]
+        found.append(replace(one, times_s=[round(time_s - start_s, 6) for time_s in one.times_s]))
+    return found
 
 
 def as_json(curves: Sequence[Curve]) -> dict[str, Any]:
@@ -120,14 +136,18 @@ def as_csv(curves: Iterable[Curve]) -> Iterator[str]:
     for curve in curves:
         text.seek(0)
         text.truncate()
-        writer.writerows((curve.plot, curve.line, *point) for point in zip(curve.times_s, curve.values, strict=True))
+        points = zip(curve.times_s, curve.values, strict=True)
+        writer.writerows((curve.plot, curve.line, *point) for point in points)
         yield text.getvalue()
 
 
 def cut(
     curves: Iterable[Curve], plots: Sequence[str], hidden: Sequence[str], from_s: float, to_s: float
 ) -> list[Curve]:
-    """Of these plots (of all, if none is named), without the lines that are hidden, and only the times given."""
+    """Return the curves of these plots (of all if none is named) between two times.
+
+    Lines that are hidden are left out.
+    """
     found = []
     for curve in curves:
         if (not plots or curve.plot in plots) and curve.line not in hidden:
@@ -137,7 +157,10 @@ def cut(
 
 
 def drawn(curves: Sequence[Curve], kind: str) -> bytes:
-    """SVG or PNG, as the report's figures look; plots below each other on one axis of time."""
+    """Return the curves as SVG or PNG, in the look of the report's figures.
+
+    The plots are below each other, on one axis of time.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -151,6 +174,7 @@ def drawn(curves: Sequence[Curve], kind: str) -> bytes:
             here = [one for one in curves if one.plot == name]
             for number, curve in enumerate(here):
                 own = [one for one in here[:number] if one.run == curve.run]
+                # With several runs a colour for each run, else a colour for each line.
                 which, style = (curve.run, len(own)) if any(one.run for one in curves) else (number, 0)
                 colour, dashes = COLOURS[1:][which % (len(COLOURS) - 1)], STYLES[style % len(STYLES)]
                 place.plot(curve.times_s, curve.values, color=colour, linestyle=dashes, label=curve.line, linewidth=1)

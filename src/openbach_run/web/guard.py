@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Before any route: is the request for us, from a page of ours, small enough, and from somebody who may ask?
+"""Check a request before any route: its host, its page of origin, its size and its session.
 
-- Where only this machine is served the Host header must name it, or a page anywhere could reach the server through a
-  name that it makes resolve to 127.0.0.1 (DNS rebinding).
-- A request that changes something and says which page it comes from (Origin, Sec-Fetch-Site) must come from ours.
+- Where only this machine is served the Host header must name it. Otherwise a page anywhere could
+  reach the server through a name that it makes resolve to 127.0.0.1 (DNS rebinding).
+- A request that changes something and says which page it comes from (Origin, Sec-Fetch-Site) must
+  come from ours.
 - Bodies have a limit, announced or not, and so have all that are being worked on together.
 - Everything but logging in needs a session; ?token=… begins one, and leaves the address.
 """
@@ -22,7 +23,7 @@ from openbach_run.web.sessions import COOKIE, Sessions
 
 BODY_LIMIT_BYTES = 4_000_000
 LOGIN_LIMIT_BYTES = 16_000
-"""Of a body from somebody without a session."""
+"""The limit of a body from somebody without a session."""
 BODIES_LIMIT_BYTES = 32_000_000
 SAFE = ("GET", "HEAD", "OPTIONS")
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
@@ -35,11 +36,11 @@ HEADERS = (
 
 
 class TooLarge(Exception):
-    """A body that was not announced and is over the limit."""
+    """A body is over the limit, although it was not announced as such."""
 
 
 class Guard:
-    """ASGI middleware. `local`: only this machine is served."""
+    """ASGI middleware that does the checks. `local`: only this machine is served."""
 
     def __init__(self, app: ASGIApp, sessions: Sessions, local: bool) -> None:
         self._app, self._sessions, self._local = app, sessions, local
@@ -62,6 +63,7 @@ class Guard:
             return
         got = 0
 
+        # A body may be longer than announced, or not announced: it is counted while it comes.
         async def limited() -> Message:
             nonlocal got
             message = await receive()
@@ -77,6 +79,7 @@ class Guard:
             self._bodies -= got
 
     def _objection(self, scope: Scope, headers: Headers, limit: int) -> Response | None:
+        """Return the answer to a request that is not let through, or None."""
         host = headers.get("host", "")
         if self._local and _name(host) not in LOCAL_NAMES:
             return JSONResponse({"error": f"this server serves this machine only, not {host[:100]}"}, 403)
@@ -98,7 +101,10 @@ class Guard:
         return self._sessions.user(cookies(headers).get(COOKIE)) is not None
 
     def _entered(self, path: str, query: QueryParams, headers: Headers) -> Response:
-        """To the same address without the token, which is not to stay in a history or a bookmark."""
+        """Begin a session, and redirect to the same address without the token.
+
+        The token is not to stay in a history or a bookmark.
+        """
         rest = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
         answer = RedirectResponse(f"/{quote(path.lstrip('/'))}{'?' if rest else ''}{rest}", 303)
         if not self._has_session(headers):
@@ -107,6 +113,7 @@ class Guard:
 
 
 def cookies(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the cookies of a request by name; {} if they cannot be read."""
     try:
         return {name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()}
     except CookieError:
@@ -114,6 +121,7 @@ def cookies(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_our_page(headers: Mapping[str, str], host: str) -> bool:
+    """Return whether a request comes from a page of ours, or does not say where from."""
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
@@ -128,7 +136,7 @@ def _netloc(url: str) -> str | None:
 
 
 def _name(host: str) -> str | None:
-    """The name in NAME or NAME:PORT; None of a Host that has more, like a login or a path."""
+    """Return the name in NAME or NAME:PORT; None for a Host with more, like a login or a path."""
     try:
         parts = urlsplit(f"//{host}")
         is_no_more = (parts.netloc, parts.username) == (host, None) and (parts.port is None or parts.port > 0)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The heat map of a set of results: one measure of one scenario by cell, a median with its interval, and why cells failed.
-Everything comes from the index."""
+"""The heat map of a set of results: one measure of one scenario, by cell.
+
+A cell has a median with its interval, and the reason why its runs failed. Everything comes from the
+index.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from statistics import median
 
 from openbach_run.campaign.plan import MEASURE, USUAL
@@ -25,28 +29,28 @@ from openbach_run.web.index import differing
 from openbach_run.web.sets import Run, number_of
 
 LEVELS = 10
-"""Shades of the map."""
+"""The number of shades of the map."""
 DECIDING = ("size", "rate", "direction", "return_rate", "link_file")
 """Arguments from which the least transfer time follows."""
 SHOWN_CELLS = 120
-"""On one page of the map: each has a bootstrap interval."""
+"""The cells on one page of the map: each has a bootstrap interval, which takes time."""
 MOST_COLUMNS = 12
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the map, with what its runs have come to."""
+    """A cell of the map, with the results of its runs."""
 
     key: str
     found: Estimate | None
     level: int | None
-    """From 0 (least) to LEVELS - 1."""
+    """The shade, from 0 (least) to LEVELS - 1; None without a value."""
     total: int
     done: int
     failed: int
     running: int
     reason: str
-    """Of the first failed run."""
+    """Why the first failed run failed."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +59,16 @@ class Heat:
 
     scenario: str
     scenarios: list[str]
-    """All that the set has."""
+    """The names of all scenarios in the set."""
     measure: str
     words: str
     better: str
     measures: dict[str, str]
-    """All that there are, in words by column."""
+    """The measures that can be shown, in words by column."""
     swept: dict[str, list[str]]
-    """What the cells differ in, and the values."""
+    """The settings that the cells differ in, and their values."""
     fixed: dict[str, str]
-    """The other settings."""
+    """The settings that all cells have in common, and those of which one value is shown."""
     down: list[str]
     across: str
     columns: list[str]
@@ -78,8 +82,12 @@ class Heat:
 
 
 def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str, str]) -> Heat | None:
-    """The map that `asked` has words for: `scenario`, `measure`, `across` (the argument of the columns), `page`, and
-    `only.<argument>` (the one value that is shown). None of a set without runs."""
+    """Return the page of the map that is asked for; None for a set without runs.
+
+    `asked` may have `scenario`, `measure`, `across` (the argument of the columns), `page`, and
+    `only.<argument>` (the one value that is shown).
+    """
+    # The cells of the scenario that is asked for.
     known = services.index.cells_by_id(list(dict.fromkeys(run.cell for run in runs)))
     names = dict.fromkeys(one.scenario for one in known.values())
     if not names:
@@ -90,15 +98,18 @@ def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str,
     _, differ = services.index.remembered((item, "differing", scenario), lambda: differing(listed))
     swept = {name: ordered(values) for name, values in differ.items()}
     swept = dict(sorted(swept.items(), key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST)))
+    # Only those with the values that are asked for, and their runs.
     only = {name: asked[f"only.{name}"] for name in swept if asked.get(f"only.{name}") in swept[name]}
-    of_cells = {one: values for one, values in of_cells.items() if all(values.get(n) == v for n, v in only.items())}
+    of_cells = {one: values for one, values in of_cells.items() if only.items() <= values.items()}
     by_cell: dict[int, list[Run]] = {}
     for run in runs:
         if run.cell in of_cells:
             by_cell.setdefault(run.cell, []).append(run)
-    measures = measures_of_set(services, [run.row for one in by_cell.values() for run in one if run.row is not None])
+    shown_runs = chain.from_iterable(by_cell.values())
+    measures = measures_of_set(services, [run.row for run in shown_runs if run.row is not None])
     measure = asked["measure"] if asked.get("measure") in measures else main_measure(services, scenario, measures)
     values = values_of(services, item, measure)
+    # The rows and columns. Medians and places of all cells are kept until the results change.
     down, across = _axes([name for name in swept if name not in only], swept, asked.get("across", ""))
     there = {one.get(across) for one in of_cells.values()}
     columns = [value for value in swept[across] if value in there] if across else [""]
@@ -107,6 +118,7 @@ def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str,
     least, most = (min(medians.values()), max(medians.values())) if medians else (None, None)
     key = (item, "places", scenario, across, *map("=".join, only.items()))
     places = services.index.remembered(key, lambda: _places(of_cells, swept, down, across))
+    # The rows of the page that is asked for.
     per_page = max(1, SHOWN_CELLS // len(columns))
     pages = -(-len(places) // per_page)
     page = min(max(number_of(asked.get("page", "1")), 1), pages)
@@ -116,18 +128,36 @@ def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str,
         level = _level(medians.get(cell), least, most)
         return _cell(known[cell].key, by_cell.get(cell, []), values, level)
 
-    rows = [(list(place), [shown(row[value]) if value in row else None for value in columns]) for place, row in lines]
+    rows = []
+    for place, row in lines:
+        cells = [shown(row[value]) if value in row else None for value in columns]
+        rows.append((list(place), cells))
     sample: dict[str, str] = next(iter(of_cells.values()), {})
     words, better = measures.get(measure, (from_name(measure).words if measure else "runs", ""))
     return Heat(
-        scenario, list(names), measure, words, better, {name: told[0] for name, told in measures.items()}, swept,
-        {name: value for name, value in sample.items() if name not in swept} | only, down, across, columns, rows, least, most,
-        len(of_cells), page, pages, _notes(measure, of_cells.values(), by_cell.values()),
-    )  # fmt: skip
+        scenario=scenario,
+        scenarios=list(names),
+        measure=measure,
+        words=words,
+        better=better,
+        measures={name: told[0] for name, told in measures.items()},
+        swept=swept,
+        fixed={name: value for name, value in sample.items() if name not in swept} | only,
+        down=down,
+        across=across,
+        columns=columns,
+        rows=rows,
+        least=least,
+        most=most,
+        cells=len(of_cells),
+        page=page,
+        pages=pages,
+        notes=_notes(measure, of_cells.values(), by_cell.values()),
+    )
 
 
 def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
-    """The values of a measure by the rows of a set's runs."""
+    """Return the values of a measure, by the row of each run in a set."""
     kind, _, name = item.partition("/")
     of_it = (
         "SELECT id FROM run WHERE folder = ?2"
@@ -143,7 +173,7 @@ def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
 
 
 def medians_of(runs: Iterable[Run], values: Mapping[int, float]) -> dict[int, float]:
-    """By cell, of the runs that finished."""
+    """Return the median of each cell's finished runs."""
     found: dict[int, list[float]] = {}
     for run in runs:
         if run.row is not None and run.row in values and run.finished:
@@ -152,7 +182,10 @@ def medians_of(runs: Iterable[Run], values: Mapping[int, float]) -> dict[int, fl
 
 
 def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[str, str]]:
-    """Words and what is better, by column, of what these runs have measured: of some of them."""
+    """Return, by column, words and what is better for the measures of these runs.
+
+    Only some of the runs are looked at, at most about 50.
+    """
     some = rows[:: -(-len(rows) // 50) or 1]
     marks = ",".join("?" * len(some))
     found = services.database.rows(
@@ -164,7 +197,7 @@ def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[
 
 
 def main_measure(services: Services, scenario: str, measures: Iterable[str]) -> str:
-    """The measure that a scenario names, or else the transfer time, or else the first."""
+    """Return the measure that a scenario names, or the transfer time, or the first there is."""
     row = services.database.scenario(PROJECT, scenario)
     sweep = json.loads(row["source"]).get("x-sweep") if row else None
     named = str(sweep.get(MEASURE, "")) if isinstance(sweep, dict) else ""
@@ -173,16 +206,17 @@ def main_measure(services: Services, scenario: str, measures: Iterable[str]) -> 
 
 
 def ordered(values: Sequence[str]) -> list[str]:
-    """Numbers from the least, texts as they were first seen, `none` before all."""
+    """Return values in order: numbers from the least, texts as they are with `none` first."""
     numbers = [number(value) for value in values]
     if all(one is not None for one in numbers):
-        return [
-            value for _, value in sorted(zip(numbers, values, strict=True), key=lambda pair: (pair[0] or 0.0, pair[1]))
-        ]
+        pairs = zip(numbers, values, strict=True)
+        return [value for _, value in sorted(pairs, key=lambda pair: (pair[0] or 0.0, pair[1]))]
     return sorted(values, key=lambda value: value != "none")
 
 
 def _axes(names: list[str], swept: Mapping[str, Sequence[str]], across: str) -> tuple[list[str], str]:
+    """Return the arguments of the rows and the one of the columns; "" if none has few enough
+    values."""
     if across not in names:
         across = next((name for name in reversed(names) if len(swept[name]) <= MOST_COLUMNS), "")
     return [name for name in names if name != across], across
@@ -191,22 +225,30 @@ def _axes(names: list[str], swept: Mapping[str, Sequence[str]], across: str) -> 
 def _places(
     cells: Mapping[int, Mapping[str, str]], swept: Mapping[str, Sequence[str]], down: Sequence[str], across: str
 ) -> dict[tuple[str, ...], dict[str, int]]:
-    """The rows in their order: values of `down` → value of `across` → cell."""
-    ranks = {name: {value: at for at, value in enumerate(swept[name])} for name in (*down, across) if name}
+    """Return the rows in order: values of `down` → value of `across` → cell."""
+    # Argument → value → its place in the order of the values.
+    ranks: dict[str, dict[str, int]] = {}
+    for name in filter(None, (*down, across)):
+        ranks[name] = {value: at for at, value in enumerate(swept[name])}
+
+    def order(one: int) -> list[int]:
+        return [rank.get(cells[one].get(name, ""), len(rank)) for name, rank in ranks.items()]
+
     found: dict[tuple[str, ...], dict[str, int]] = {}
-    for one in sorted(cells, key=lambda one: [ranks[n].get(cells[one].get(n, ""), len(ranks[n])) for n in ranks]):
+    for one in sorted(cells, key=order):
         place = tuple(str(cells[one].get(name, "–")) for name in down)
         found.setdefault(place, {})[str(cells[one].get(across, "")) if across else ""] = one
     return found
 
 
 def _found(runs: Sequence[Run], values: Mapping[int, float]) -> list[float]:
-    """By seed, as paired intervals need them."""
+    """Return the values of the finished runs in the order of their seeds."""
     in_order = sorted(runs, key=lambda run: run.seed)
     return [values[run.row] for run in in_order if run.finished and run.row is not None and run.row in values]
 
 
 def _cell(key: str, runs: Sequence[Run], values: Mapping[int, float], level: int | None) -> Cell:
+    """Return a cell of the map with what its runs have come to."""
     failed = [run for run in runs if run.ended and not run.finished]
     reason = next((run.error or run.status for run in failed), "")
     return Cell(
@@ -219,17 +261,19 @@ _estimate = lru_cache(maxsize=20_000)(estimate)
 
 
 def _level(value: float | None, least: float | None, most: float | None) -> int | None:
-    """On a scale of ratios where all values are positive."""
+    """Return the shade of a value; on a scale of ratios if all values are positive."""
     if value is None or least is None or most is None:
         return None
     if least == most:
         return 0
+    # The place of the value between the least and the greatest, 0 to 1.
     part = math.log(value / least) / math.log(most / least) if least > 0 else (value - least) / (most - least)
     return min(LEVELS - 1, int(part * LEVELS))
 
 
 def _notes(measure: str, cells: Iterable[Mapping[str, str]], runs: Iterable[Sequence[Run]]) -> list[str]:
-    seeds = {run.seed for of_cell in runs for run in of_cell}
+    """Return the notes below the map: the seeds, a warning about random links, the least time."""
+    seeds = {run.seed for run in chain.from_iterable(runs)}
     notes = [
         f"median [95 % bootstrap interval] over {len(seeds)} seeds"
         if len(seeds) > 1
@@ -238,8 +282,10 @@ def _notes(measure: str, cells: Iterable[Mapping[str, str]], runs: Iterable[Sequ
     listed = list(cells)
     if len(seeds) == 1 and any(map(is_random, listed)):
         notes.append(WARNING)
+    # The time is computed once for all cells with the same deciding arguments.
     asked = {tuple(map(one.get, DECIDING)): one for one in listed}.values()
-    if measure == USUAL and (times_s := {t for one in asked if (t := least_transfer_time_s(one))}):
+    times_s = set(filter(None, map(least_transfer_time_s, asked))) if measure == USUAL else set()
+    if times_s:
         shown = f"{min(times_s):.2f} s" if len(times_s) == 1 else f"{min(times_s):.2f} to {max(times_s):.2f} s"
         notes.append(f"no transfer can take less than {shown} at its rate (headers counted, no slow start)")
     return notes

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The index of all results below the results directory, of the page, of commands and of campaigns: tables cell, run,
-measured, folder and planned of the database. It follows the directories: a look costs little where nothing has changed,
-and reads only the records that are new. Nothing in it is lost with it.
+"""The index of all results below the results directory, whoever made them.
+
+It fills the tables cell, run, measured, folder and planned of the database. It follows the
+directories: to look costs little where nothing has changed, and only new records are read. If it is
+lost, nothing else is lost: it is made again.
 """
 
 from __future__ import annotations
@@ -28,24 +30,25 @@ from openbach_run.results.run_files import DamagedRecord
 from openbach_run.web.store import Database
 
 EVERY_S = 1.0
-"""Between two looks when nobody asks."""
+"""The time between two looks if nobody asks."""
 BATCH = 100
-"""Records in one transaction; others wait for so many."""
+"""The records that are read in one transaction, for which other threads wait."""
 SETTLED_S = 0.05
-"""A directory that was changed later may have been changed since: time stamps are that coarse."""
+"""A directory that was changed within this time before the look may have been changed again: time
+stamps are that coarse."""
 DELETED = ".deleted"
-"""The folder in which deleted ones lie until they are removed for good."""
+"""The folder in which deleted folders lie until they are removed for good."""
 LISTED_VALUES = 200
-"""Of a setting, in the summary of a folder."""
+"""The most values of a setting in the summary of a folder."""
 MOST_KNOWN = 10_000
-"""Cells that are kept in memory, some 2 kB each."""
+"""The most cells that are kept in memory, at some 2 kB each."""
 REMEMBERED = 12
-"""Lists of a set's runs, or of their values: five make a heat map."""
+"""The most lists of a set's runs, or of their values, that are kept: five make a heat map."""
 T = TypeVar("T")
 SQL_LIMIT = 30_000
-"""Values in one statement."""
+"""The most values in one SQL statement."""
 LARGEST_NUMBER = 1e150
-"""Of a statistic: the squares of such can be added up. What is not finite is larger."""
+"""The largest number of a statistic: its squares can be added up. What is not finite is larger."""
 
 
 class Cell(NamedTuple):
@@ -57,7 +60,10 @@ class Cell(NamedTuple):
 
 
 class Index:
-    """`look` may be called from any thread; `start` looks in a thread of its own until `close`."""
+    """Keeps the index up to date.
+
+    `look` may be called from any thread. `start` begins a thread that looks until `close`.
+    """
 
     def __init__(self, database: Database, results: Path) -> None:
         self._database, self._results = database, results
@@ -67,25 +73,25 @@ class Index:
         self._stores: dict[str, Store] = {}
         self._words: set[str] = set()
         self._plans: dict[str, str] = {}
-        """By folder the time of the campaign.json that was read."""
+        """Folder → the time of its campaign.json that was read."""
         self._cells: dict[str, int] = {}
-        """By folder how many cells its summary is of."""
+        """Folder → the number of cells of which its summary is."""
         self._known: dict[int, Cell] = {}
-        """Cells that were read lately: they never change."""
+        """Cells that were read lately; a cell never changes."""
         self._remembered: dict[tuple[str, ...], tuple[int | None, Any]] = {}
         self.version = 0
-        """Greater after anything has changed."""
+        """A number that grows after every change."""
         self.behind = 0
-        """Records that are still to be read."""
+        """The number of records that are still to be read."""
         self.running: dict[str, set[str]] = {}
-        """By folder the ids of the runs that go on."""
+        """Folder → run_ids of its runs that have not ended."""
 
     def start(self) -> None:
         self._adopt_launches()
         self._thread.start()
 
     def _adopt_launches(self) -> None:
-        """Of a version that did not write down which runs its launches have."""
+        """Add the runs of launches from a version that did not store which runs a launch has."""
         rows = self._database.rows(
             "SELECT * FROM instance WHERE launch IS NOT NULL AND run_dir <> '' AND launch NOT IN (SELECT launch FROM member)"
         )
@@ -110,7 +116,10 @@ class Index:
                 logging.getLogger(__name__).exception("the index of results")
 
     def look(self, limit_s: float = float("inf")) -> None:
-        """Brings the index up to date, or as far as it comes in so much time; does nothing while another look goes on."""
+        """Bring the index up to date, or as far as the time allows.
+
+        Does nothing while another look goes on.
+        """
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -128,6 +137,7 @@ class Index:
             self._lock.release()
 
     def _forget(self, folder: str) -> None:
+        """Remove a folder that no longer exists from the index."""
         with self._database.transaction():
             self._database.execute("DELETE FROM measured WHERE run IN (SELECT id FROM run WHERE folder = ?)", folder)
             for table, column in (("run", "folder"), ("planned", "folder"), ("folder", "name")):
@@ -137,14 +147,16 @@ class Index:
         self.version += 1
 
     def _read(self, folder: str, place: Path, end_s: float) -> None:
-        """What is new in a folder."""
+        """Read what is new in a folder, until `end_s`."""
         seen, looked_s = _seen(place), time.time()
         with os.scandir(place / "runs") as entries:
             inodes = {entry.name: entry.inode() for entry in entries}
         self.running[folder] = {name.removesuffix(".unfinished") for name in inodes if name.endswith(".unfinished")}
+        # Runs that go on, have failed or were replaced have an ending after a ".".
         there = {name: inode for name, inode in inodes.items() if "." not in name and not name.startswith("stopped-")}
         rows = self._database.rows("SELECT DISTINCT run_id, inode FROM run WHERE folder = ?", folder)
         known = {row["run_id"]: row["inode"] for row in rows}
+        # A run that was repeated has a new directory under its name: another inode.
         gone = [name for name, inode in known.items() if there.get(name) != inode]
         new = [name for name in there if known.get(name) != there[name]]
         with self._database.transaction():
@@ -163,6 +175,7 @@ class Index:
             self.version += 1
             if time.monotonic() > end_s or self._ending.is_set():
                 return
+        # An empty `seen` makes the next look read the folder again.
         newest_s = max(map(float, seen.split()))
         self._summarise(folder, seen if looked_s - newest_s > SETTLED_S else "")
         self.version += 1
@@ -173,7 +186,7 @@ class Index:
         self._database.execute("DELETE FROM run WHERE folder = ? AND run_id = ?", folder, run_id)
 
     def _add(self, folder: str, place: Path, run_id: str, inode: int) -> None:
-        """A record; one that this version does not understand has no row."""
+        """Add a record. One that this version does not understand gets no row."""
         store = self._stores.setdefault(folder, Store(place))
         run_dir = place / "runs" / run_id
         record = store.load(run_id)
@@ -195,6 +208,7 @@ class Index:
             logging.getLogger(__name__).warning("%s: is not shown: %s", run_dir, error)
 
     def _learn_words(self, record: Record) -> None:
+        """Store the words of measures that are new."""
         new = record.measures.keys() - self._words
         if new:
             declared = flat(measures_of(record))
@@ -207,7 +221,7 @@ class Index:
             self._words |= new
 
     def cell(self, scenario: str, values: Mapping[str, str]) -> int:
-        """The id of a cell."""
+        """Return the id of a cell, which is added if it is new."""
         key = cell_key(scenario, values)
         row = self._database.row("SELECT id FROM cell WHERE key = ?", key)
         if row is not None:
@@ -221,7 +235,11 @@ class Index:
         return number
 
     def remembered(self, key: tuple[str, ...], make: Callable[[], T]) -> T:
-        """What `make` gives, once for as long as nothing changes in the results; of the keys asked for last."""
+        """Return the result of `make`, computed again only after something has changed in the
+        results.
+
+        Only the results for the keys that were asked for last are kept.
+        """
         version, found = self._remembered.pop(key, (None, None))
         if version != self.version:
             version, found = self.version, make()
@@ -231,7 +249,7 @@ class Index:
         return cast(T, found)
 
     def cells_by_id(self, ids: Sequence[int]) -> dict[int, Cell]:
-        """In the order of the ids."""
+        """Return the cells in the order of the ids."""
         if len(self._known) > MOST_KNOWN:
             self._known = {}
         known = self._known
@@ -245,7 +263,7 @@ class Index:
         return {one: known[one] for one in ids if one in known}
 
     def _plan(self, folder: str, place: Path) -> None:
-        """What the last command in a folder was to run."""
+        """Store the runs that the last command in a folder was to run."""
         self._database.execute("DELETE FROM planned WHERE folder = ?", folder)
         command = ""
         broken = (DamagedRecord, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
@@ -264,6 +282,8 @@ class Index:
         )  # fmt: skip
 
     def _summarise(self, folder: str, seen: str) -> None:
+        """Store the scenarios of a folder, the settings its cells differ in, and when it was looked
+        at."""
         of_it = "SELECT cell FROM run WHERE folder = ? UNION SELECT cell FROM planned WHERE folder = ?"
         count = self._database.rows(f"SELECT COUNT(*) AS cells FROM ({of_it})", folder, folder)[0]["cells"]
         if self._cells.get(folder) == count:
@@ -282,12 +302,13 @@ class Index:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a statistic is a number that JSON and a chart can hold."""
+    """Return whether a statistic is a number that JSON and a chart can hold."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
 
 
 def _seen(place: Path) -> str:
-    """When its runs and its campaign.json were changed last, in s since 1970."""
+    """Return when a folder's runs and its campaign.json last changed, as two times in s since
+    1970."""
     times = []
     for name in ("runs", asked.FILE):
         try:
@@ -298,11 +319,12 @@ def _seen(place: Path) -> str:
 
 
 def cell_key(scenario: str, values: Mapping[str, str]) -> str:
+    """Return the key by which a cell is named in addresses."""
     return hashlib.sha256(json.dumps([scenario, dict(values)], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def differing(cells: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[list[str], dict[str, list[str]]]:
-    """The scenarios of cells, and the values that their settings have where these differ."""
+    """Return the scenarios of cells, and the settings that differ, with their values."""
     scenarios = list(dict.fromkeys(scenario for scenario, _ in cells))
     found: dict[str, dict[str, None]] = {}
     for _, values in cells:
@@ -312,5 +334,5 @@ def differing(cells: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[list[str]
 
 
 def _plain(text: str | None) -> str | None:
-    """Text that UTF-8 can hold: a guest's may be otherwise."""
+    """Return text that UTF-8 can hold; a guest's text may be otherwise."""
     return None if text is None else text.encode(errors="replace").decode()

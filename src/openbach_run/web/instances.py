@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Scenario instances: how they are started, how they went, and what their jobs have measured."""
+"""Scenario instances: start them, tell how they went, and return what their jobs have measured."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,17 @@ from openbach_run.web.store import STOPPED, Row
 
 GUEST_START_MS = GUEST_START_NS // 1_000_000
 NUMBERS = ("time", "is_file", "job_instance_id", "scenario_instance_id")
-"""Of a statistic's metadata."""
+"""The fields of a statistic's metadata that are whole numbers."""
 
 # Starting
 
 
 def read_scenario(services: Services, sent: Any) -> Scenario:
-    """A scenario that is to be kept. Its name is a part of an address; the backend keeps others, too, which it then
-    cannot show, and refuses them for projects. Raises Malformed."""
+    """Return a scenario that is to be stored. Raises Malformed.
+
+    Its name becomes a part of an address, so some names are refused. The backend accepts these, but
+    then it cannot show the scenario, and it refuses them in projects.
+    """
     scenario = parse_scenario(sent, services.platform.jobs)
     if "/" in scenario.name:
         raise Malformed(400, {"error": "'/' character forbidden in scenario name", "name": scenario.name})
@@ -49,7 +53,8 @@ def read_scenario(services: Services, sent: Any) -> Scenario:
 
 
 def find_scenario(services: Services, project: str, name: str) -> tuple[Scenario, dict[str, Scenario], dict[str, int]]:
-    """A project's scenario, its sub-scenarios, and the versions of all of them by name."""
+    """Return a project's scenario, its sub-scenarios by name, and the versions of all of them by
+    name."""
     versions: dict[str, int] = {}
 
     def find(wanted: str) -> Scenario:
@@ -69,9 +74,11 @@ def find_scenario(services: Services, project: str, name: str) -> tuple[Scenario
 
 
 def start(services: Services, project: str, name: str, given: Any) -> int:
-    """One instance, as the API starts them: no default values, seed 1. Its id.
+    """Start one instance as the API starts them, without default values and with seed 1; return its
+    id.
 
-    As in OpenBACH the hosts are checked before the arguments, and arguments that are refused leave an instance behind.
+    As in OpenBACH the hosts are checked before the arguments, and arguments that are refused leave
+    an instance behind.
     """
     scenario, subs, versions = find_scenario(services, project, name)
     inventory = project_inventory(services, project, Campaign(Path(name), scenario, subs, {}, (1,)))
@@ -99,7 +106,10 @@ def _is_value(value: Any) -> bool:
 
 
 def project_inventory(services: Services, project: str, campaign: Campaign) -> Inventory:
-    """The hosts by the names of the project's entities. Raises Refusal (422) for what the scenario misses."""
+    """Return the inventory with the hosts named as the project's entities.
+
+    Raises Refusal (422) if the scenario needs an entity, an agent or a job that is missing.
+    """
     entities = {one["name"]: one["agent"] for one in (services.database.project(project) or {"entity": []})["entity"]}
     needed: dict[str, set[str]] = {}
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
@@ -133,6 +143,7 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
 
 
 def find_instance(services: Services, number: int) -> Row:
+    """Return the row of an instance. Raises Refusal (404)."""
     row = services.database.instance(number)
     if row is None:
         raise not_found("Scenario Instance", scenario_instance_id=number)
@@ -140,10 +151,14 @@ def find_instance(services: Services, number: int) -> Row:
 
 
 def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState], Names]:
-    """The instance that was launched and its sub-scenarios by their number in the record, and how to call them."""
+    """Return the states of a launched instance and its sub-scenarios, and the API's names for them.
+
+    The states are by their number in the record.
+    """
     stored = {**services.database.stored(json.loads(owner["versions"])), **_as_run(owner)}
     states = _replayed(Path(owner["run_dir"]), stored) if owner["run_dir"] else {}
     if 1 not in states:
+        # The engine has not begun, or its events make no sense: nothing has run yet.
         values = json.loads(owner["arguments"])
         arguments = {name: value for name, value in values.items() if name in stored[owner["scenario"]]["arguments"]}
         event = {"arguments": arguments, "scenario_instance_id": 1, "t_s": 0.0}
@@ -161,7 +176,8 @@ def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState],
 
 
 def _as_run(owner: Row) -> dict[str, dict[str, Any]]:
-    """The scenarios with the constants of this run, by name, as soon as its engine has begun."""
+    """Return the scenarios with the constants of this run by name; {} until its engine has
+    begun."""
     try:
         spec = run_files.document(Path(owner["run_dir"]), "run.json")
         return {spec["scenario"]["name"]: spec["scenario"], **spec["sub_scenarios"]}
@@ -170,7 +186,10 @@ def _as_run(owner: Row) -> dict[str, dict[str, Any]]:
 
 
 def _replayed(run_dir: Path, stored: Mapping[str, Mapping[str, Any]]) -> dict[int, ScenarioState]:
-    """A run's events are a guest's: of those that make no sense nothing is told but what the database knows."""
+    """Return the states that a run's events tell; {} if the events make no sense.
+
+    The events are a guest's. Without them only what the database knows is told.
+    """
     try:
         return replay(events(run_dir), stored)
     except Exception:
@@ -178,6 +197,7 @@ def _replayed(run_dir: Path, stored: Mapping[str, Mapping[str, Any]]) -> dict[in
 
 
 def agents_of(services: Services, project: str) -> dict[str, dict[str, str]]:
+    """Return the name and address of each agent, by the project's entities."""
     found = services.database.project(project) or {"entity": []}
     return {
         one["name"]: {
@@ -190,7 +210,7 @@ def agents_of(services: Services, project: str) -> dict[str, dict[str, str]]:
 
 
 def shown_instance(services: Services, row: Row) -> dict[str, Any]:
-    """The answer to GET scenario_instance/<id>/."""
+    """Return the answer to GET scenario_instance/<id>/."""
     states, names = states_of(services, find_instance(services, row["owner"]))
     if row["number"] not in states:
         raise not_found("Scenario Instance", scenario_instance_id=row["id"])
@@ -198,6 +218,7 @@ def shown_instance(services: Services, row: Row) -> dict[str, Any]:
 
 
 def shown_quietly(services: Services, rows: list[Row]) -> list[dict[str, Any]]:
+    """Return the short form of instances, without their functions."""
     children = services.database.children([row["id"] for row in rows])
     return [
         {
@@ -215,7 +236,8 @@ def shown_quietly(services: Services, rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def measured(services: Services, row: Row) -> Iterator[dict[str, Any]]:
-    """The statistics of an instance and of its sub-scenarios, with the API's ids and dates (ms)."""
+    """Yield the statistics of an instance and its sub-scenarios, with the API's ids and dates (in
+    ms)."""
     owner = find_instance(services, row["owner"])
     states, names = states_of(services, owner)
     begun_ms = int(names.begin.timestamp() * 1000)
@@ -235,7 +257,10 @@ def measured(services: Services, row: Row) -> Iterator[dict[str, Any]]:
 
 
 def sent_statistics(run_dir: Path) -> list[Mapping[str, Any]]:
-    """The statistics of a run that say of what they are. The file is a guest's: it may hold anything."""
+    """Return the statistics of a run whose metadata is complete.
+
+    The file is a guest's: it may hold anything.
+    """
     try:
         return [line for line in statistics(run_dir) if _is_whole(line)]
     except (InputError, OSError, ValueError, RecursionError):
@@ -252,6 +277,7 @@ def _is_whole(line: Any) -> bool:
 
 
 def _numbers(state: ScenarioState) -> Iterator[int]:
+    """Yield the numbers, in the record, of a scenario instance and of its sub-scenarios."""
     yield state.number
     for one in state.functions:
         if one.scenario:
@@ -259,7 +285,7 @@ def _numbers(state: ScenarioState) -> Iterator[int]:
 
 
 def jobs_in(shown: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """(instance, job) of an instance and of its sub-scenarios."""
+    """Yield the jobs of an instance and its sub-scenarios as pairs (instance, job)."""
     for function in shown["openbach_functions"]:
         if "job" in function:
             yield shown, function["job"]
@@ -268,7 +294,10 @@ def jobs_in(shown: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mappi
 
 
 def as_csv(services: Services, row: Row) -> str:
-    """What GET scenario_instance/<id>/csv/ answers: a row per statistic sent, columns in alphabetical order."""
+    """Return the answer to GET scenario_instance/<id>/csv/.
+
+    It has a row per statistic sent, and columns in alphabetical order.
+    """
     about = {
         job["id"]: {
             "@agent_name": job["agent_name"],
@@ -283,6 +312,7 @@ def as_csv(services: Services, row: Row) -> str:
         }
         for instance, job in jobs_in(shown_instance(services, row))
     }
+    # Without any statistics there is a row per job.
     lines = [
         {
             **about[one["job_instance_id"]],
@@ -295,14 +325,14 @@ def as_csv(services: Services, row: Row) -> str:
         if one["job_instance_id"] in about
     ] or list(about.values())
     text = io.StringIO()
-    writer = csv.DictWriter(text, sorted({name for line in lines for name in line}))
+    writer = csv.DictWriter(text, sorted(set(chain.from_iterable(lines))))
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue()
 
 
 def _local(date: str | None) -> str:
-    """As the backend's CSV has dates: 2026-11-21 04:40:51.123000+00:00."""
+    """Return a date as the backend's CSV has it: 2026-11-21 04:40:51.123000+00:00."""
     try:
         return str(datetime.fromisoformat(date or ""))
     except ValueError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Executes scenario instances with the virtual engine, several at a time, each on a CPU of its own.
+"""Execute scenario instances with the virtual engine, several at a time, each on a CPU of its own.
 
-Records go where the command line puts them, results/<scenario>/runs/<run_id>: what either has finished, the other
-does not repeat. An instance whose run is there already ends at once.
+Records go where the command line puts them, results/<scenario>/runs/<run_id>. So neither repeats
+what the other has finished: an instance whose run is there already ends at once.
 """
 
 from __future__ import annotations
@@ -37,29 +37,32 @@ from openbach_run.web.store import FINISHED_KO, RUNNING, SCHEDULING, STOPPED, Da
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 OWN_FILES = "serve."
-"""How the names of the server's own files in the results directory begin."""
+"""The beginning of the names of the server's own files in the results directory."""
 
 FINAL = ("Finished Ok", FINISHED_KO, STOPPED)
 
 MakeEngine = Callable[[Uses], Engine]
-"""A prepared engine for runs that use these."""
+"""Returns a prepared engine for runs that use these additions."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """One run that waits or goes on."""
+    """One run that waits or has begun."""
 
     instance: int
     spec: RunSpec
     uses: Uses
-    """Of all runs that were launched with it: one engine's."""
+    """The additions that all runs launched together use: they share one engine."""
     directory: Path
     project: str
     begin: datetime
 
 
 class Launcher:
-    """`launch` and `stop` may be called from any thread; `close` ends what runs."""
+    """Executes runs on worker threads.
+
+    `launch` and `stop` may be called from any thread; `close` ends the runs.
+    """
 
     def __init__(
         self,
@@ -95,8 +98,11 @@ class Launcher:
         launch: int | None,
         without: Collection[str] = (),
     ) -> list[Order]:
-        """Orders of new instances, one per run of the campaign but those `without` (run_ids). Raises InputError and
-        SetupError."""
+        """Add an instance for each run of the campaign, except the run_ids in `without`; return the
+        orders.
+
+        Raises InputError and SetupError.
+        """
         check(campaign, self._packages)
         campaign = replace(campaign, link_files=links.contents(self.results, campaign))
         uses = joined(campaign.uses(self._packages, self._additions))
@@ -130,7 +136,7 @@ class Launcher:
         return orders
 
     def stop(self, instance: int) -> None:
-        """An instance that waits ends now; one that runs, as soon as its guest is gone."""
+        """Stop an instance: at once if it waits, else as soon as its guest has ended."""
         with self._lock:
             self._stopped.add(instance)
             engine = self._engines.get(instance)
@@ -143,17 +149,17 @@ class Launcher:
             )  # fmt: skip
 
     def forget(self, instance: Row) -> None:
-        """Removes what a stopped run has left."""
+        """Remove the files that a stopped run has left."""
         left = Path(instance["run_dir"])
         if left.name == stopped_name(instance["id"]):
             run_files.remove(left)
 
     def virtual_s(self, instance: int) -> float:
-        """How far a run is, in virtual seconds."""
+        """Return the virtual time in s that a run has reached."""
         return self._virtual_s.get(instance, 0.0)
 
     def directory(self, scenario: str) -> Path:
-        """The results directory of a scenario, whatever it is called."""
+        """Return the results directory of a scenario, whatever its name is."""
         if SAFE_NAME.fullmatch(scenario) and not scenario.startswith(OWN_FILES):
             return self.results / scenario
         return self.results / f"scenario-{hashlib.sha256(scenario.encode()).hexdigest()[:16]}"
@@ -163,7 +169,7 @@ class Launcher:
         return len(self._workers)
 
     def close(self) -> None:
-        """Ends what runs; what waits is not begun."""
+        """End all runs; orders that wait are not begun."""
         with self._lock:
             self._closing = True
             self._stopped.update(self._engines)
@@ -179,6 +185,7 @@ class Launcher:
     # A worker
 
     def _work(self, cpu: int) -> None:
+        """Execute orders on a CPU until there is a None."""
         while (order := self._orders.get()) is not None:
             try:
                 self._try(order, cpu)
@@ -186,6 +193,7 @@ class Launcher:
                 logging.getLogger(__name__).exception("scenario instance %d: how it ended is not kept", order.instance)
 
     def _try(self, order: Order, cpu: int) -> None:
+        """Execute an order, and keep the reason if that fails."""
         try:
             self._run(order, cpu)
         except (InputError, SetupError, OSError) as error:
@@ -194,6 +202,7 @@ class Launcher:
             self._end(order, FINISHED_KO, 0.0, f"{type(error).__name__}: {error}")
 
     def _run(self, order: Order, cpu: int) -> None:
+        """Execute an order and store how it ended."""
         with self._busy.held(order.spec.run_id), self._stores.opened(order.directory) as store:
             engine = self._make_engine(order.uses)
             with self._lock:
@@ -211,6 +220,7 @@ class Launcher:
                 with self._lock:
                     del self._engines[order.instance]
             if record is None:
+                # It is no record, but people may look at what it has left.
                 kept = store.runs / stopped_name(order.instance)
                 run_dir.rename(kept)
                 self._database.update_instance(order.instance, run_dir=str(kept))
@@ -224,7 +234,7 @@ class Launcher:
             self._end(order, record.status, record.virtual_s, record.error)
 
     def _record(self, order: Order, store: Store, engine: Engine, cpu: int) -> Record | None:
-        """The run's record, an earlier one if it is finished; None when the run was stopped."""
+        """Return the run's record; an earlier one if it finished; None if the run was stopped."""
         spec = order.spec
         measures = measures_of_jobs(spec.cell.origin.jobs, self._packages)
         planned = PlannedRun(spec, engine, spec.scenario_name, measures)
@@ -240,7 +250,7 @@ class Launcher:
         return record
 
     def _tell(self, order: Order, event: Mapping[str, Any]) -> None:
-        """Gives ids to what an event says has started."""
+        """Store what an event says has started or ended; what has started gets an id."""
         owner = order.instance
         self._virtual_s[owner] = float(event["t_s"])
         if event["event"] == "job_started":
@@ -275,7 +285,10 @@ class Launcher:
         )
 
     def _end(self, order: Order, status: str, virtual_s: float, error: str | None) -> None:
-        """Sub-scenarios that had no time to end are stopped with it. OpenBACH has no word for a guest that was lost."""
+        """Store how an instance ended; sub-scenarios that had no time to end are stopped with it.
+
+        OpenBACH has no status for a guest that was lost: the run has failed.
+        """
         status = status if status in FINAL else FINISHED_KO
         date = self._date(order, virtual_s)
         with self._database.transaction():
@@ -291,18 +304,19 @@ class Launcher:
 
 
 def check(campaign: Campaign, packages: Mapping[str, Package]) -> None:
-    """What is looked at before anything is started, by the page or by REST. Raises InputError."""
+    """Check a campaign before anything is started, by the page or by REST. Raises InputError."""
     check_references(campaign.values)
     check_cells(campaign, {name: package.job for name, package in packages.items()})
 
 
 def stopped_name(instance: int) -> str:
-    """The directory of a run that was stopped: no record, and no other run's place."""
+    """Return the name of a stopped run's directory, which is no record and no other run's place."""
     return f"stopped-{instance}"
 
 
 class _Stores:
-    """Results directories in use: each is locked against other commands once, however many runs share it."""
+    """Results directories in use; each is locked once against other commands, however many runs
+    share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -310,6 +324,7 @@ class _Stores:
 
     @contextmanager
     def opened(self, directory: Path) -> Iterator[Store]:
+        """Hold a results directory; the first user locks it, the last one unlocks it."""
         with self._lock:
             store, stack, users = self._open.get(directory) or (Store(directory), ExitStack(), 0)
             if not users:
@@ -327,7 +342,7 @@ class _Stores:
 
 
 class _Keys:
-    """Locks by name: the same run is not executed twice at a time."""
+    """Locks by name, so that the same run is not executed twice at a time."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()

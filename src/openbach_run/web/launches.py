@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Launches, the page's word for a campaign: what was asked for, stopped and resumed."""
+"""Launches, the page's word for campaigns: start, stop and resume them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ RUNS_LIMIT = 2000
 
 
 def launch(services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: Seeds) -> int:
-    """Starts a campaign of the values that are given, at least one of each argument. Its id. Raises InputError or
-    Refusal."""
+    """Start a campaign with the given values, at least one for each argument; return its id.
+
+    Raises InputError or Refusal.
+    """
     scenario, _, versions = find_scenario(services, project, name)
     if missing := [argument for argument in scenario.arguments if not given.get(argument)]:
         raise InputError(f"{', '.join(missing)}: choose at least one value")
@@ -37,6 +39,7 @@ def launch(services: Services, project: str, name: str, given: Mapping[str, Sequ
     )  # fmt: skip
     try:
         orders = services.launcher.launch(campaign, inventory, project, versions, number)
+    # Without its runs the launch would be an empty one in the list.
     except BaseException:
         services.database.execute("DELETE FROM launch WHERE id = ?", number)
         raise
@@ -47,7 +50,7 @@ def launch(services: Services, project: str, name: str, given: Mapping[str, Sequ
 def asked_campaign(
     services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: Seeds
 ) -> Campaign:
-    """What a launch of these values would be. Raises InputError or Refusal."""
+    """Return the campaign that a launch of these values would be. Raises InputError or Refusal."""
     scenario, subs, _ = find_scenario(services, project, name)
     chosen = {argument: tuple(values) for argument, values in given.items()}
     campaign = campaign_of(Path(name), scenario, subs, chosen, seeds, services.platform.packages, RUNS_LIMIT)
@@ -56,7 +59,7 @@ def asked_campaign(
 
 
 def _remember(services: Services, number: int, orders: Sequence[Order]) -> None:
-    """Which runs a launch has, by which the results of others are found for it as well."""
+    """Store which runs a launch has, so that it also finds results that others have made."""
     with services.database.transaction():
         rows = [
             (number, order.directory.name, order.spec.run_id,
@@ -67,6 +70,7 @@ def _remember(services: Services, number: int, orders: Sequence[Order]) -> None:
 
 
 def find_launch(services: Services, number: int) -> Row:
+    """Return the row of a launch. Raises Refusal (404)."""
     row = services.database.row("SELECT * FROM launch WHERE id = ?", number) if number <= LARGEST_ID else None
     if row is None:
         raise not_found("Launch", launch=number)
@@ -74,13 +78,13 @@ def find_launch(services: Services, number: int) -> Row:
 
 
 def seeds_of(row: Row) -> Seeds:
-    """Of a launch."""
+    """Return the seeds of a launch; None for the default."""
     found = json.loads(row["seeds"])
     return None if found is None else tuple(found)
 
 
 def stop(services: Services, number: int) -> None:
-    """What of a launch has not ended."""
+    """Stop the runs of a launch that have not ended."""
     for row in services.database.rows(
         "SELECT i.id FROM member m JOIN instance i ON i.id = m.instance WHERE m.launch = ? AND i.stop_date IS NULL",
         number,
@@ -89,7 +93,10 @@ def stop(services: Services, number: int) -> None:
 
 
 def resume(services: Services, number: int) -> int:
-    """Starts again what of a launch has not finished; how many runs that is. Raises InputError or Refusal."""
+    """Start the runs of a launch again that have not finished; return how many they are.
+
+    Raises InputError or Refusal.
+    """
     row = find_launch(services, number)
     done = services.database.rows(
         "SELECT m.run_id FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id "
@@ -112,11 +119,12 @@ def resume(services: Services, number: int) -> int:
 
 
 def records_of(services: Services, runs: Sequence[Run]) -> list[Record]:
-    """The records of the runs that have ended and left one."""
+    """Return the records of the runs that have ended and left one."""
     return [record for _, record in _recorded(services, runs)]
 
 
 def _recorded(services: Services, runs: Sequence[Run]) -> Iterator[tuple[Run, Record]]:
+    """Yield each run that has ended once, with its record."""
     stores: dict[str, Store] = {}
     for run in {(run.folder, run.run_id): run for run in runs if run.row is not None}.values():
         store = stores.setdefault(run.folder, Store(services.launcher.results / run.folder))
@@ -125,9 +133,9 @@ def _recorded(services: Services, runs: Sequence[Run]) -> Iterator[tuple[Run, Re
 
 
 def unfolded(services: Services, runs: Sequence[Run]) -> list[Record]:
-    """Likewise; of a run that is several, each one's."""
-    return [
-        part
-        for run, record in _recorded(services, runs)
-        for part in unfold(record, services.launcher.results / run.folder / "runs" / run.run_id)
-    ]
+    """Return the records of the runs, with one record per sub-scenario if a run is several."""
+    found: list[Record] = []
+    for run, record in _recorded(services, runs):
+        run_dir = services.launcher.results / run.folder / "runs" / run.run_id
+        found += unfold(record, run_dir)
+    return found

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Link files that were uploaded on the page: results/serve.links/NAME.csv. A launch names them as the command line would."""
+"""Link files that were uploaded on the page, in results/serve.links/NAME.csv.
+
+A launch names them like the command line does, by path.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.csv")
 
 
 def all_links(results: Path) -> list[str]:
-    """As a launch names them: paths."""
+    """Return the paths of all uploaded link files, sorted."""
     return sorted(str(file) for file in (results / FOLDER).glob("*.csv"))
 
 
 def keep(results: Path, name: str, content: bytes) -> str:
-    """A file that was uploaded, once it has no mistake; the path by which it is named then. Raises InputError."""
+    """Store an uploaded link file without a mistake, and return its path. Raises InputError."""
     if not NAME.fullmatch(name):
         raise InputError(f"{name[:100]!r}: a link file is called like leo.csv: letters, digits, _ . - and .csv")
     folder = results / FOLDER
@@ -39,21 +42,28 @@ def keep(results: Path, name: str, content: bytes) -> str:
 
 
 def find(results: Path, name: str) -> Path | None:
-    """An uploaded file by its name."""
+    """Return an uploaded file by its name, or None."""
     file = results / FOLDER / name
     return file if NAME.fullmatch(name) and file.is_file() else None
 
 
 def arguments_with_links(campaign: Campaign) -> list[str]:
-    """Arguments and constants whose values are link files."""
+    """Return the arguments and constants whose values are link files."""
     scenarios = (campaign.scenario, *campaign.sub_scenarios.values())
-    listed = [one.sweep.get("link_files") for one in scenarios]
-    return [name for names in listed if isinstance(names, list) for name in names if name in campaign.values]
+    found: list[str] = []
+    for one in scenarios:
+        names = one.sweep.get("link_files")
+        if isinstance(names, list):
+            found += [name for name in names if name in campaign.values]
+    return found
 
 
 def contents(results: Path, campaign: Campaign) -> dict[str, dict[str, str]]:
-    """Of the link files that a campaign names, by argument and path. Raises InputError for one that was not uploaded: the
-    page does not read other files of the machine that serves."""
+    """Return the contents of the link files that a campaign names, by argument and path.
+
+    Raises InputError for a file that was not uploaded: the page does not read other files of the
+    serving machine.
+    """
     known, found = all_links(results), {}
     for name in arguments_with_links(campaign):
         files = [value for value in campaign.values[name] if value != NO_FILE]

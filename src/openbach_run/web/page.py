@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our own page, for users without an OpenBACH: choose a scenario, give values, launch. The pages of results are in
-page_results.py, page_runs.py and page_compare.py.
+"""Our own page, for users without an OpenBACH: choose a scenario, give values, launch.
 
-Plain HTML from templates/, a style sheet and small scripts from static/, uPlot for curves; nothing is fetched from elsewhere.
+The pages of results are in page_results.py, page_runs.py and page_compare.py. The pages are plain
+HTML from templates/, with a style sheet and small scripts from static/, and uPlot for curves.
+Nothing is fetched from elsewhere.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def _home(request: Request, services: Services, status: int = 200, error: str = 
 
 @router.get("/page/scenario/{project}/{name}")
 def scenario(project: str, name: str, request: Request, services: With) -> Response:
-    """The form, with the values of the address if it has some: `?values.vpn=none,wireguard&seeds=5`."""
+    """Show the form, with the values in the address if any:
+    `?values.vpn=none,wireguard&seeds=5`."""
     given = ask.given_values(request.query_params)
     return _scenario(request, services, project, name, given, request.query_params.get("seeds", "")[:1000])
 
@@ -59,6 +61,7 @@ def _scenario(
     request: Request, services: Services, project: str, name: str, given: Mapping[str, list[str]], seeds: str,
     status: int = 200, errors: Mapping[str, str] | None = None,
 ) -> Response:  # fmt: skip
+    """Show the form; errors of fields that it does not have are shown apart."""
     found, subs, _ = find_scenario(services, project, name)
     fields = ask.fields_of(found, subs, services, given)
     names = [one["name"] for one in fields]
@@ -87,7 +90,7 @@ def start(project: str, name: str, request: Request, form: Form, services: With)
 
 @router.post("/page/check/{project}/{name}")
 def check(project: str, name: str, request: Request, form: Form, services: With) -> Response:
-    """What is said of the values of the form as it is now; nothing is launched."""
+    """Return what is to be said of the form's values as they are now; nothing is launched."""
     check_token(request, services, form)
     services.index.look(LOOK_S)
     found = ask.check(services, project, name, ask.given_values(form), str(form.get("seeds", ""))[:1000])
@@ -96,7 +99,7 @@ def check(project: str, name: str, request: Request, form: Form, services: With)
 
 @router.post("/page/link/{project}/{name}")
 def upload_link(project: str, name: str, request: Request, form: Form, services: With) -> Response:
-    """A link file, which every scenario can name then."""
+    """Store a link file, which every scenario can name from then on."""
     check_token(request, services, form)
     file = form.get("file")
     try:
@@ -105,21 +108,16 @@ def upload_link(project: str, name: str, request: Request, form: Form, services:
         kept = links.keep(services.launcher.results, file.filename, file.file.read())
     except InputError as error:
         return _scenario(request, services, project, name, {}, "", 422, {"link file": str(error)})
-    argument = next(
-        (
-            one["name"]
-            for one in ask.fields_of(*find_scenario(services, project, name)[:2], services, {})
-            if one["is_link"]
-        ),
-        "",
-    )
+    found, subs, _ = find_scenario(services, project, name)
+    fields = ask.fields_of(found, subs, services, {})
+    argument = next((one["name"] for one in fields if one["is_link"]), "")
     chosen = f"?{urlencode({f'values.{argument}': kept})}" if argument else ""
     return RedirectResponse(f"/page/scenario/{quote(project, safe='')}/{quote(name, safe='')}{chosen}#links", 303)
 
 
 @router.get("/page/link/{name}.svg")
 def link_plot(name: str, services: With) -> Response:
-    """Rate, delay and loss of an uploaded link file over time."""
+    """Return a drawing of an uploaded link file: rate, delay and loss over time."""
     file = links.find(services.launcher.results, f"{name}.csv")
     if file is None:
         raise not_found("Link file", name=name)
@@ -135,7 +133,7 @@ def link_plot(name: str, services: With) -> Response:
 
 @router.post("/page/import")
 def import_scenario(request: Request, form: Form, services: With) -> Response:
-    """A scenario file, into the project of the checkout; an existing one of that name gets a new version."""
+    """Store a scenario file in the checkout's project; an existing name gets a new version."""
     check_token(request, services, form)
     file = form.get("file")
     if not isinstance(file, UploadFile):
@@ -164,7 +162,7 @@ def chart_style(request: Request) -> Response:
 
 
 def _unless_known(request: Request, text: str, kind: str) -> Response:
-    """Nothing new for a browser that has it already."""
+    """Return a text, or 304 without content if the browser has it already."""
     headers = {"ETag": f'"{hashlib.sha256(text.encode()).hexdigest()}"', "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page on which runs and cells are compared, and curves as JSON, CSV, SVG and PNG. What is shown is in the address."""
+"""The page on which runs and cells are compared, and curves as JSON, CSV, SVG and PNG.
+
+The address says what is shown.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,12 @@ router = APIRouter()
 
 
 def asked_items(query: QueryParams) -> list[tuple[str, str]]:
+    """Return the items that an address names: ("run" or "cell", text)."""
     return [(name, text) for name, text in query.multi_items() if name in ("run", "cell")]
 
 
 def asked_seed(query: QueryParams) -> int | None:
+    """Return the seed that an address names, or None."""
     text = query.get("seed", "")
     return int(text) if text.isdecimal() and len(text) < 11 else None
 
@@ -40,6 +45,7 @@ def comparison(request: Request, services: With) -> Response:
     differ, same = compare.settings(items)
     seed = compare.seed_of(items, asked_seed(query))
     all_seeds = len(items) == 1 and items[0].is_cell and asked_seed(query) is None
+    seeds: set[int] = set().union(*(one.seeds for one in items if one.is_cell))
     words = [pair(one) for one in items]
     kept = {"seed": query.get("seed"), "times": query.get("times")}
     asked = [*words, *((name, value) for name, value in kept.items() if value)]
@@ -47,7 +53,7 @@ def comparison(request: Request, services: With) -> Response:
         request, services, "compare.html", items=items, base=base, differ=differ, same=same,
         missing=len(set(asked_items(query))) - len(items), query=urlencode(asked), times=query.get("times", ""), words=words,
         warnings=compare.warnings(items), ratios=compare.ratios(services, items, base) if len(items) > 1 else [],
-        seed=None if all_seeds else seed, seeds=sorted({s for one in items if one.is_cell for s in one.seeds}),
+        seed=None if all_seeds else seed, seeds=sorted(seeds),
         without=lambda word: urlencode([one for one in words if "=".join(one) != word]),
     )  # fmt: skip
 
@@ -58,7 +64,10 @@ def pair(one: Item) -> tuple[str, str]:
 
 
 def sole_run(services: Services, query: QueryParams) -> Run | None:
-    """The run that an address names, if it is one alone: it may go on, and is then in no index."""
+    """Return the run that an address names, if it names nothing else.
+
+    Such a run may not have ended, and is then not in the index.
+    """
     asked = asked_items(query)
     if len(asked) != 1 or asked[0][0] != "run":
         return None
@@ -67,7 +76,7 @@ def sole_run(services: Services, query: QueryParams) -> Run | None:
 
 
 def found_curves(services: Services, query: QueryParams) -> list[Curve]:
-    """Of the items in an address."""
+    """Return the curves of the items in an address. Raises Refusal (404) if there are no items."""
     asked = asked_items(query)
     if (run := sole_run(services, query)) is not None:
         return curves.overlaid([("", curves.curves_of(run.place, services.platform.packages))])

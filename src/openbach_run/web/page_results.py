@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pages of results: all of them, a set with its heat map, a cell with its seeds."""
+"""Pages of results: the list of all sets, a set with its heat map, a cell with its seeds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from openbach_run.web.render import Form, check_token, shown
 from openbach_run.web.sets import Results, Run
 
 LOOK_S = 0.1
-"""Time that a page takes to look for new results; the rest is found in the background."""
+"""The time in s that a page takes to look for new results; the rest is found in the background."""
 ASKED = ("q", "scenario", "state", "tag", "from", "to", "deleted")
 
 router = APIRouter()
@@ -40,15 +40,18 @@ def results(request: Request, services: With) -> Response:
     return shown(
         request, services, "results.html", found=found[first : first + sets.PER_PAGE], asked=asked, count=len(found),
         page=page, pages=-(-len(found) // sets.PER_PAGE), query=urlencode(asked), states=sets.STATES,
-        scenarios=sorted({name for one in every for name in one.scenarios}),
-        tags=sorted({tag for one in every for tag in one.tags}),
+        scenarios=sorted(set().union(*(one.scenarios for one in every))),
+        tags=sorted(set().union(*(one.tags for one in every))),
         folders=sets.deleted_folders(services) if asked.get("deleted") else [], just=request.query_params.get("just", ""),
         behind=services.index.behind, swept=swept_in_words,
     )  # fmt: skip
 
 
 def swept_in_words(one: Results) -> str:
-    """`vpn: none, wireguard; loss: 0, 1`, of long lists the first values."""
+    """Return the values of a set in words: `vpn: none, wireguard; loss: 0, 1`.
+
+    Of long lists only the first values are shown.
+    """
     parts = []
     for name, listed in one.values.items():
         more = f", … ({len(listed)})" if len(listed) > 4 else ""
@@ -58,7 +61,7 @@ def swept_in_words(one: Results) -> str:
 
 @router.post("/page/mark/{kind}/{name}")
 def mark(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
-    """Name, note and tags of a set."""
+    """Change the name, note and tags of a set."""
     check_token(request, services, form)
     item = sets.find_set(services, f"{kind}/{name}").item
     sets.mark(services, item, **{column: str(form.get(column, "")).strip() for column in ("name", "note", "tags")})
@@ -101,9 +104,10 @@ def launch(number: int) -> Response:
 
 @router.get("/page/set/{kind}/{name}")
 def one_set(kind: str, name: str, request: Request, services: With) -> Response:
-    """The heat map of a set. With `part` only what changes while runs go on."""
+    """Show the heat map of a set; with `part` in the address only what changes while runs go on."""
     services.index.look(LOOK_S)
     found = sets.find_set(services, f"{kind}/{name}")
+    # Before the runs are read: the page then asks again if anything changes meanwhile.
     version = state_of(services, found)["version"]
     runs = sets.runs_of(services, found.item)
     asked = dict(request.query_params)
@@ -119,7 +123,10 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
 
 
 def again(services: Services, found: Results, row: Any, runs: list[Run]) -> str:
-    """The address of the form with the values of this set: to be launched with others."""
+    """Return the address of the form with the values of this set, to launch it with others.
+
+    "" if that is not possible.
+    """
     if row is not None:
         values: dict[str, list[str]] = json.loads(row["values"])
         place, seeds = f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}", launches.seeds_of(row)
@@ -127,20 +134,20 @@ def again(services: Services, found: Results, row: Any, runs: list[Run]) -> str:
     if not runs or len(found.scenarios) != 1 or services.database.scenario(PROJECT, found.scenarios[0]) is None:
         return ""
     cell = services.index.cells_by_id([runs[0].cell])[runs[0].cell]
-    values = {name: [value] for name, value in cell.values.items()} | {
-        name: list(listed) for name, listed in found.values.items()
-    }
+    values = {name: [value] for name, value in cell.values.items()}
+    values |= {name: list(listed) for name, listed in found.values.items()}
     seeds_run = sorted({run.seed for run in runs})
     return f"/page/scenario/{PROJECT}/{quote(found.scenarios[0], safe='')}?{form_query(values, seeds_run)}"
 
 
 def form_query(values: dict[str, list[str]], seeds: Sequence[int] | None) -> str:
+    """Return the query of a form's address with these values and seeds."""
     asked = [(f"values.{name}", ",".join(listed)) for name, listed in values.items()]
     return urlencode([*asked, *([] if seeds is None else [("seeds", seeds_in_words(seeds))])])
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
-    """As the form and --seeds take them."""
+    """Return seeds as the form and --seeds take them: `5` for 1 to 5, else `2,7,`."""
     return str(len(seeds)) if list(seeds) == list(range(1, len(seeds) + 1)) else ",".join(map(str, seeds)) + ","
 
 
@@ -151,6 +158,8 @@ def state(kind: str, name: str, services: With) -> Response:
 
 
 def state_of(services: Services, found: Results) -> dict[str, Any]:
+    """Return the counts of a set and a version, which changes when the page has to be drawn
+    again."""
     counted = {
         name: getattr(found, name) for name in ("total", "done", "failed", "stopped", "running", "state", "title")
     }
@@ -202,7 +211,7 @@ def report(kind: str, name: str, file: str, services: With) -> Response:
 
 @router.get("/page/set/{kind}/{name}/cell/{key}")
 def cell(kind: str, name: str, key: str, request: Request, services: With) -> Response:
-    """The seeds of a cell, with all that they measured."""
+    """Show the seeds of a cell, with all that they measured."""
     services.index.look(LOOK_S)
     found = sets.find_set(services, f"{kind}/{name}")
     row = services.database.row("SELECT * FROM cell WHERE key = ?", key)
@@ -214,8 +223,10 @@ def cell(kind: str, name: str, key: str, request: Request, services: With) -> Re
     words = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
     main = heat.main_measure(services, row["scenario"], words)
     names = sorted(words, key=lambda one: (one != main, one))
-    estimates = {one: estimate([measured[run.row][one] for run in runs if run.row is not None and run.finished
-                                and one in measured[run.row]]) for one in names}  # fmt: skip
+    finished = [measured[run.row] for run in runs if run.row is not None and run.finished]
+    estimates = {}
+    for one in names:
+        estimates[one] = estimate([values_of_run[one] for values_of_run in finished if one in values_of_run])
     values = json.loads(row["values"])
     differs = [one for one in found.values if one in values]
     return shown(
@@ -225,7 +236,7 @@ def cell(kind: str, name: str, key: str, request: Request, services: With) -> Re
 
 
 def measured_by(services: Services, runs: list[Run]) -> dict[int, dict[str, float]]:
-    """What runs have measured, by row and column."""
+    """Return what runs have measured: row → column → value."""
     rows = [run.row for run in runs if run.row is not None]
     marks = ",".join("?" * len(rows))
     found: dict[int, dict[str, float]] = {row: {} for row in rows}

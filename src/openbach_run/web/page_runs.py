@@ -21,7 +21,7 @@ from openbach_run.web.runs import Run, find_run
 
 PLAIN = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
 SHOWN_LETTERS = 200_000
-"""Of a file on a page; the whole of it can be downloaded."""
+"""The letters of a file that a page shows; the whole file can be downloaded."""
 
 router = APIRouter()
 
@@ -41,7 +41,7 @@ def one_run(folder: str, name: str, request: Request, services: With) -> Respons
 
 
 def words_of(services: Services, run: Run) -> list[tuple[str, str]]:
-    """What it measured, in words."""
+    """Return the measures of a run in words, each with its value."""
     if run.record is None:
         return []
     known = {row["name"]: row["words"] for row in services.database.rows("SELECT name, words FROM measure")}
@@ -51,6 +51,8 @@ def words_of(services: Services, run: Run) -> list[tuple[str, str]]:
 
 
 def again(services: Services, run: Run, values: dict[str, Any]) -> str:
+    """Return the address of the form with the values of this run; "" if its scenario is not
+    known."""
     if run.record is None or services.database.scenario(PROJECT, run.record.scenario) is None:
         return ""
     query = form_query({name: [str(value)] for name, value in values.items()}, [run.record.seed])
@@ -58,14 +60,17 @@ def again(services: Services, run: Run, values: dict[str, Any]) -> str:
 
 
 def instance_of(services: Services, run: Run) -> int | None:
-    """The latest scenario instance that is this run: what OpenBACH's web UI calls it."""
+    """Return the id of the latest scenario instance that is this run, or None.
+
+    OpenBACH's web UI calls the run by it.
+    """
     row = services.database.row("SELECT MAX(id) AS id FROM instance WHERE owner = id AND run_dir = ?", str(run.place))
     return None if row is None else row["id"]
 
 
 @router.get("/page/run/{folder}/{name}/job/{number:int}")
 def job(folder: str, name: str, number: int, request: Request, services: With) -> Response:
-    """What a job was started with, and what it wrote."""
+    """Show what a job was started with, and what it wrote."""
     run = find_run(services, folder, name)
     found = [one for one in runs.jobs_of(run) if one["number"] == number]
     if not found:
@@ -81,10 +86,13 @@ def told(folder: str, name: str, request: Request, services: With) -> Response:
         lines = list(events(run.place))
     except Exception:  # a guest's
         lines = []
-    rows = [(one["t_s"], one["event"], {key: value for key, value in one.items() if key not in ("t_s", "event")})
-            for one in lines[:5000]]  # fmt: skip
-    shown_rows = [(t_s, event, ", ".join(f"{k} {json.dumps(v) if isinstance(v, dict | list) else v}" for k, v in more.items()))
-                  for t_s, event, more in rows]  # fmt: skip
+    shown_rows = []
+    for one in lines[:5000]:
+        more = []
+        for key, value in one.items():
+            if key not in ("t_s", "event"):
+                more.append(f"{key} {json.dumps(value) if isinstance(value, dict | list) else value}")
+        shown_rows.append((one["t_s"], one["event"], ", ".join(more)))
     return shown(request, services, "events.html", run=run, rows=shown_rows)
 
 
@@ -115,7 +123,10 @@ def capture(folder: str, name: str, services: With) -> Response:
 
 @router.get("/page/instance/{number:int}")
 def instance(number: int, services: With) -> Response:
-    """From what OpenBACH's web UI calls a run to the run; to its launch while it has not begun."""
+    """Redirect from an instance's id, as OpenBACH's web UI uses it, to the run.
+
+    If the run has not begun, to its launch.
+    """
     row = find_instance(services, number)
     row = find_instance(services, row["owner"])
     if row["run_dir"]:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The platform that the local controller pretends to be: an agent on each host of the inventory, all jobs installed."""
+"""The platform that the local controller presents: an agent on each host, with all jobs installed.
+
+The hosts are those of the inventory.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from openbach_run.web.replay import as_date
 from openbach_run.yaml_files import read_yaml
 
 VERSION = "2.7.0"
-"""Of OpenBACH, whose API this is."""
+"""The version of OpenBACH whose API this is."""
 COLLECTOR = "127.0.0.1"
 AGENT_PORT = 1112
 STARTED = as_date(datetime.now(UTC))
@@ -27,7 +30,7 @@ STARTED = as_date(datetime.now(UTC))
 
 @dataclass(frozen=True)
 class Platform:
-    """Hosts and jobs. `addresses` are those of the agents, by entity of the inventory."""
+    """The hosts and jobs. `addresses` are the agents' addresses, by entity of the inventory."""
 
     inventory: Inventory
     addresses: Mapping[str, str]
@@ -39,10 +42,11 @@ class Platform:
         return {name: one.job for name, one in self.packages.items()}
 
     def host_at(self, address: str) -> str | None:
-        """The entity of the inventory whose agent has this address."""
+        """Return the entity of the inventory whose agent has this address, or None."""
         return next((entity for entity, known in self.addresses.items() if known == address), None)
 
     def agent(self, address: str, project: str | None) -> dict[str, Any] | None:
+        """Return the agent at an address as the API shows it, or None."""
         entity = self.host_at(address)
         if entity is None:
             return None
@@ -59,7 +63,7 @@ class Platform:
         }
 
     def installed_jobs(self) -> list[dict[str, Any]]:
-        """On every agent: all jobs that can be run."""
+        """Return the jobs that are on every agent: all that can be run."""
         return [
             {
                 "name": name,
@@ -74,12 +78,12 @@ class Platform:
         ]
 
     def job(self, name: str) -> dict[str, Any] | None:
-        """The answer to GET job/<name>/."""
+        """Return the answer to GET job/<name>/, or None."""
         return self.described.get(name)
 
     @cached_property
     def described(self) -> dict[str, dict[str, Any]]:
-        """All jobs as the API shows them, by name."""
+        """Return all jobs as the API shows them, by name."""
         return {name: self._described(name, known) for name, known in self.packages.items()}
 
     def _described(self, name: str, known: Package) -> dict[str, Any]:
@@ -95,14 +99,11 @@ class Platform:
             },
             "platform_configuration": _platforms(description.get("platform_configuration")),
             "arguments": _arguments(known.job.tree),
-            "statistics": [
-                {key: str(statistic.get(key) or "") for key in ("name", "description", "frequency")}
-                for statistic in description.get("statistics") or []
-            ],
+            "statistics": [_statistic(one) for one in description.get("statistics") or []],
         }
 
     def help(self, name: str) -> str:
-        """The job's help; its description if it has none."""
+        """Return the job's help, or its description if it has none."""
         known = self.packages[name]
         file = known.files / f"{name}.help" if known.files else None
         if file is not None and file.exists():
@@ -110,14 +111,19 @@ class Platform:
         return str(self.described[name]["general"]["description"])
 
     def default_project(self) -> dict[str, Any]:
-        """The project that is there from the beginning, its agents attached."""
+        """Return the project that exists from the beginning, with its agents attached."""
         made = project.project(PROJECT, self.inventory, [])
         for entity in made["entity"]:
             entity["agent"] = {"address": self.addresses[entity["name"]]}
         return made
 
 
+def _statistic(given: Mapping[str, Any]) -> dict[str, str]:
+    return {key: str(given.get(key) or "") for key in ("name", "description", "frequency")}
+
+
 def _description(known: Package) -> dict[str, Any]:
+    """Return the content of the job's YAML file; {} if the job has no files."""
     if known.files is None:
         return {}
     loaded: dict[str, Any] = read_yaml(known.files / f"{known.job.name}.yml")
@@ -125,25 +131,31 @@ def _description(known: Package) -> dict[str, Any]:
 
 
 def _platforms(block: Any) -> list[dict[str, Any]]:
+    """Return the platforms of a job in one form, whichever of two its description has."""
     if isinstance(block, list):
         return [dict(platform) for platform in block]
     if not isinstance(block, dict):
         return []
     common = {key: value for key, value in block.items() if key != "supported_platforms"}
     keys = ("ansible_system", "ansible_distribution", "ansible_distribution_release", "command", "command_stop")
-    return [{key: {**common, **one}.get(key) for key in keys} for one in block.get("supported_platforms") or [{}]]
+    found = []
+    for one in block.get("supported_platforms") or [{}]:
+        platform = {**common, **one}
+        found.append({key: platform.get(key) for key in keys})
+    return found
 
 
 def _arguments(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """As the API answers: with `subcommands` in place of the description's `subcommand`, if there are any."""
-    groups = [
-        {
-            "group_name": group["group_name"],
-            "optional": bool(group.get("optional")),
-            "choices": [{**_arguments(choice), "name": choice["name"]} for choice in group["choices"]],
-        }
-        for group in tree.get("subcommand") or []
-    ]
+    """Return a job's arguments as the API answers.
+
+    If there are any subcommands, they are under `subcommands` instead of the description's
+    `subcommand`.
+    """
+    groups = []
+    for group in tree.get("subcommand") or []:
+        choices = [{**_arguments(choice), "name": choice["name"]} for choice in group["choices"]]
+        optional = bool(group.get("optional"))
+        groups.append({"group_name": group["group_name"], "optional": optional, "choices": choices})
     return {
         "required": [_argument(entry) for entry in tree.get("required") or []],
         "optional": [

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all our pages share: templates/, a policy that lets nothing in from elsewhere, and forms that only our pages send."""
+"""Share what all our pages need: templates, a content policy, and forms that only our pages send.
+
+The policy lets nothing in from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ templates = Environment(
 
 
 def figure(value: float, digits: int = 4) -> str:
-    """`28.51`, `10 000 000`: so many digits, and no powers of ten where people can count."""
+    """Return a number with this many digits: `28.51`, `10 000 000`.
+
+    There are no powers of ten for numbers below 10^15.
+    """
     text = f"{value:.{digits}g}"
     return f"{value:,.0f}".replace(",", "\u202f") if "e+" in text and abs(value) < 1e15 else text
 
@@ -45,7 +51,7 @@ Form = Annotated[FormData, Depends(read_form)]
 
 
 def shown(request: Request, services: Services, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page. The visitor's session protects its forms."""
+    """Return a page; its forms are protected by the visitor's session."""
     token = services.sessions.form_token(request.cookies.get(COOKIE, ""))
     common = {"token": token, "controller_file": CONTROLLER_FILE, "has_web_ui": services.has_web_ui}
     text = templates.get_template(template).render({**common, **values})
@@ -56,17 +62,18 @@ def shown(request: Request, services: Services, template: str, status: int = 200
 
 
 def check_token(request: Request, services: Services, form: FormData) -> None:
+    """Raise Refusal (403) for a form that our page has not sent in this session."""
     token = form.get("token")
     if not services.sessions.knows_form_token(request.cookies.get(COOKIE), token if isinstance(token, str) else ""):
         raise Refusal(403, "This form is too old, or not ours: open the page again")
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser asks, to show what comes."""
+    """Return whether the client is a browser that asks for a page to show."""
     return "text/html" in request.headers.get("accept", "")
 
 
 def told(request: Request, status: int, words: str) -> HTMLResponse:
-    """A page that says what is wrong."""
+    """Return a page that says what is wrong."""
     title = {403: "Not allowed", 404: "Not found", 422: "This cannot be done"}.get(status, "It did not work")
     return shown(request, request.app.state.services, "told.html", status, title=title, words=words)

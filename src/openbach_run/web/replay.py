@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a scenario instance went, told from the director's events in its record, in the form in which OpenBACH answers."""
+"""Tell from a record's events how a scenario instance went, in the form of OpenBACH's answers.
+
+The events are the director's.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from string import Template
 from typing import Any
 
@@ -23,6 +27,8 @@ FUNCTION_STATES = {
 
 @dataclass
 class JobState:
+    """A job instance: what has become of it. Times are in virtual s."""
+
     name: str
     entity: str
     number: int
@@ -33,6 +39,8 @@ class JobState:
 
 @dataclass
 class FunctionState:
+    """A function of a scenario: whether it has run, and the job or scenario that it has started."""
+
     function: dict[str, Any]
     status: str = "Scheduled"
     launch_s: float | None = None
@@ -42,6 +50,8 @@ class FunctionState:
 
 @dataclass
 class ScenarioState:
+    """A scenario instance: what has become of it and its functions. Times are in virtual s."""
+
     name: str
     number: int
     arguments: dict[str, str]
@@ -52,11 +62,13 @@ class ScenarioState:
     stop_s: float | None = None
 
     def latest(self, function: int) -> FunctionState:
+        """Return the state of the last try of a function."""
         return [state for state in self.functions if state.function["id"] == function][-1]
 
 
 def replay(events: Iterable[Mapping[str, Any]], scenarios: Mapping[str, Mapping[str, Any]]) -> dict[int, ScenarioState]:
-    """Scenario instances by their number in the record; `scenarios` are in stored form, by name."""
+    """Return scenario instances by their number in the record; `scenarios` are in stored form, by
+    name."""
     states: dict[int, ScenarioState] = {}
     jobs: dict[int, JobState] = {}
     for event in events:
@@ -76,12 +88,13 @@ def replay(events: Iterable[Mapping[str, Any]], scenarios: Mapping[str, Mapping[
         elif name in ("job_ended", "job_stop_ordered"):
             job = jobs[event["instance_id"]]
             job.status = event.get("status", "Stopped")
+            # The first of the two events says when it stopped.
             job.stop_s = t_s if job.stop_s is None else job.stop_s
     return states
 
 
 def begin(event: Mapping[str, Any], stored: Mapping[str, Any]) -> ScenarioState:
-    """A scenario instance of which nothing has run yet."""
+    """Return a scenario instance of which nothing has run yet."""
     functions = [FunctionState(function) for function in stored["openbach_functions"]]
     number, t_s = event["scenario_instance_id"], float(event["t_s"])
     return ScenarioState(
@@ -90,6 +103,8 @@ def begin(event: Mapping[str, Any], stored: Mapping[str, Any]) -> ScenarioState:
 
 
 def _tell_function(scenario: ScenarioState, event: Mapping[str, Any], t_s: float) -> None:
+    """Change the state of a function as an event says; a function that is retried gets a new
+    state."""
     state = scenario.latest(event["function"])
     if event["event"] == "function_started":
         if state.status == "Retried":
@@ -100,7 +115,7 @@ def _tell_function(scenario: ScenarioState, event: Mapping[str, Any], t_s: float
 
 
 def end(state: ScenarioState, status: str, t_s: float) -> None:
-    """Ends what the events leave open: a run that was stopped, or whose guest was lost."""
+    """End what the events leave open: in a run that was stopped, or whose guest was lost."""
     state.status, state.stop_s = status, t_s if state.stop_s is None else state.stop_s
     for one in state.functions:
         one.status = "Stopped" if one.status == "Running" else one.status
@@ -112,14 +127,14 @@ def end(state: ScenarioState, status: str, t_s: float) -> None:
 
 @dataclass(frozen=True)
 class Names:
-    """What the API calls things that a record numbers, and the date at which its time begins."""
+    """The API's ids for what a record numbers from 1, and the date at which its time begins."""
 
     project: str
     owner: int
     instances: Mapping[int, int]
     jobs: Mapping[int, int]
     agents: Mapping[str, Mapping[str, str]]
-    """By entity: name and address of its agent."""
+    """Entity → name and address of its agent."""
     begin: datetime
 
     def date(self, t_s: float | None) -> str | None:
@@ -127,12 +142,12 @@ class Names:
 
 
 def as_date(moment: datetime) -> str:
-    """As Django writes it: 2026-11-21T04:40:51.123Z."""
+    """Return a date as Django writes it: 2026-11-21T04:40:51.123Z."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def document(state: ScenarioState, names: Names) -> dict[str, Any]:
-    """The answer to GET scenario_instance/<id>/."""
+    """Return the answer to GET scenario_instance/<id>/."""
     functions = sorted(state.functions, key=lambda one: (one.launch_s is None, one.launch_s or 0.0, one.function["id"]))
     values = {**state.constants, **state.arguments}
     children = [one.scenario for one in state.functions if one.scenario]
@@ -160,6 +175,7 @@ def _function(state: FunctionState, values: Mapping[str, str], names: Names) -> 
 
 
 def job_document(job: JobState, function: Mapping[str, Any], values: Mapping[str, str], names: Names) -> dict[str, Any]:
+    """Return a job instance as the API shows it."""
     ((_, arguments),) = jobs_started(function)
     agent = names.agents.get(job.entity, {})
     return {
@@ -177,13 +193,14 @@ def job_document(job: JobState, function: Mapping[str, Any], values: Mapping[str
 
 
 def _bound(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
-    """A job's arguments with their values: {name: [value, …]}, subcommands nested."""
-    return {
-        name: _bound(given, values)
-        if isinstance(given, dict)
-        else [_value(one, values) for occurrence in given for one in occurrence]
-        for name, given in arguments.items()
-    }
+    """Return a job's arguments with their values, {name: [value, …]}; subcommands are nested."""
+    found: dict[str, Any] = {}
+    for name, given in arguments.items():
+        if isinstance(given, dict):  # a subcommand
+            found[name] = _bound(given, values)
+        else:  # a list of values for each use of the option
+            found[name] = [_value(one, values) for one in chain.from_iterable(given)]
+    return found
 
 
 def _value(value: Any, values: Mapping[str, str]) -> Any:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The technical report of a set of results, made by `openbach-run report` in a process of its own, beside the runs: in
-results/<folder>/launch-<number>/, or results/<folder>/all-runs/ for all that is in a folder."""
+"""Make the technical report of a set of results, with `openbach-run report` in its own process.
+
+The report of a launch is in results/<folder>/launch-<number>/, that of a whole folder in
+results/<folder>/all-runs/.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,14 @@ from openbach_run.web.sets import Results, find_set, number_of, runs_of
 
 LIMIT_S = 600.0
 FILES = ("report.html", "report.pdf", "report.md", "results.csv")
-"""What of a report can be opened."""
+"""The files of a report that can be opened."""
 BAD_INPUT = 2
-"""The command's exit code for what its user can mend; its words are then for whoever asked."""
+"""The command's exit code for errors that its user can correct; its message is then shown to
+whoever asked."""
 
 
 def policy() -> str:
-    """What the browser lets a report do: its own script only, nothing from elsewhere."""
+    """Return the content policy for a report: only its own script, and nothing from elsewhere."""
     digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; "
@@ -42,7 +46,7 @@ def policy() -> str:
 
 
 def directory_of(services: Services, item: str) -> Path:
-    """Of a launch or folder. Raises Refusal (404) for none."""
+    """Return the directory of a launch's or folder's report. Raises Refusal (404) for neither."""
     kind, _, name = find_set(services, item).item.partition("/")
     if kind == "folder":
         return services.launcher.results / name / "all-runs"
@@ -51,13 +55,14 @@ def directory_of(services: Services, item: str) -> Path:
 
 
 def make_report(services: Services, item: str) -> None:
-    """Raises InputError for results of which no report can be made."""
+    """Make the report of a set. Raises InputError if it is not possible."""
     found, directory = find_set(services, item), directory_of(services, item)
     runs = [run for run in runs_of(services, item) if run.row is not None]
     records = records_of(services, runs)
     if not records:
         raise InputError("no run has ended yet: there is nothing to report")
     directory.mkdir(exist_ok=True)
+    # The report's directory looks like a results directory with the runs of the whole folder.
     link = directory / "runs"
     if not link.is_symlink():
         link.symlink_to(Path("../runs"))
@@ -66,6 +71,7 @@ def make_report(services: Services, item: str) -> None:
     plots = {name: _plot(services, name, measures) for name in found.scenarios}
     Store(directory).write(asked.FILE, asked.text(_command(services, found), planned, plots=plots))
     words = [str(directory), "-o", str(directory / "report"), "--quiet"]
+    # The command's usual baseline compares nothing here: take the first run's configuration.
     if not any(BASELINE.items() <= one.arguments.items() for one in records):
         first = records[0].arguments
         compared = [name for name in ("vpn", "pep", "cc") if name in first] or list(first)[:1]
@@ -74,7 +80,7 @@ def make_report(services: Services, item: str) -> None:
 
 
 def _command(services: Services, found: Results) -> str:
-    """What makes the same results again."""
+    """Return the command that makes the same results again."""
     kind, _, name = found.item.partition("/")
     if kind == "folder":
         return found.command or f"cat results/{name}/runs/*/record.json  # launched from the page: each has its command"
@@ -87,7 +93,7 @@ def _command(services: Services, found: Results) -> str:
 
 
 def _plot(services: Services, scenario: str, measures: Iterable[str]) -> dict[str, str]:
-    """What the scenario asks to be drawn."""
+    """Return the figure and measure that the scenario asks for."""
     row = services.database.scenario(PROJECT, scenario)
     sweep = json.loads(row["source"]).get("x-sweep") if row else None
     figure = sweep.get("figure") if isinstance(sweep, dict) else None
@@ -95,7 +101,11 @@ def _plot(services: Services, scenario: str, measures: Iterable[str]) -> dict[st
 
 
 def _run(item: str, words: list[str]) -> None:
-    """What went wrong inside the command is for this server's log: it names files of this machine."""
+    """Run the report command. Raises InputError if it fails.
+
+    What went wrong inside it goes to this server's log only, because it names files of this
+    machine.
+    """
     command = [sys.executable, "-P", "-m", "openbach_run", "report", *words]
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run, from what it has left: its path with hosts, tunnel and PEP as they were, its jobs over time, its files."""
+"""One run, from the files that it has left: its path, its jobs over time, its files, its packets.
+
+The path has the hosts, tunnel and PEP as they were in the run.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,13 @@ from openbach_run.results.run_files import DamagedRecord
 from openbach_run.web.answers import Services, not_found
 
 FILES = ("record.json", "run.json", "commands.sh", "console.log", "result.json", "events.jsonl", "statistics.jsonl")
-"""Of a run, that can be read on the page."""
+"""The files of a run that can be read on the page."""
 CAPTURES = ".captures"
-"""Where runs are that were repeated for their packets: results/.captures/<folder>/runs/<run_id>."""
+"""The folder for runs that were repeated for their packets:
+results/.captures/<folder>/runs/<run_id>."""
 CAPTURE_LIMIT_S = 1800.0
 BESIDE = 1.5
-"""Height of a row of hosts in the drawing, in their widths."""
+"""The height of a row of hosts in the drawing, relative to their width."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,17 @@ class Run:
 
     folder: str
     name: str
-    """Of its directory when it has ended: the run_id."""
+    """The name of its directory after it has ended: the run_id."""
     place: Path
     record: Record | None
     goes_on: bool
     spec: Mapping[str, Any]
-    """run.json: what the guest got; {} if it is not there or not whole."""
+    """The content of run.json, what the guest got; {} if it is missing or not whole."""
 
 
 def find_run(services: Services, folder: str, name: str) -> Run:
-    """A run that has ended, was stopped, or goes on. Raises Refusal (404)."""
+    """Return a run that has ended, was stopped, or goes on. Raises Refusal (404)."""
+    # The names come from an address: they must not lead out of the results directory.
     if any(not one or one.startswith(".") or {"/", "\0"} & {*one} for one in (folder, name)):
         raise not_found("Run", folder=folder, run=name)
     directory = services.launcher.results / folder
@@ -66,7 +71,7 @@ def find_run(services: Services, folder: str, name: str) -> Run:
 
 
 def content(run: Run, name: str) -> str | None:
-    """The text of a file that the run has left; None if it has not."""
+    """Return the text of a file that the run has left, or None."""
     try:
         return run_files.content(run.place, name).decode(errors="replace")
     except (OSError, DamagedRecord):
@@ -77,7 +82,10 @@ def content(run: Run, name: str) -> str | None:
 
 
 def jobs_of(run: Run) -> list[dict[str, Any]]:
-    """When each job ran: job, entity, host, number, label, start_s, stop_s, status; [] where the events make no sense."""
+    """Return the jobs of a run with the times at which they ran; [] if the events make no sense.
+
+    Each has job, entity, host, number, label, start_s, stop_s, status.
+    """
     labels = _labels(run.spec)
     try:
         return list(_jobs_in(events(run.place), labels))
@@ -86,6 +94,7 @@ def jobs_of(run: Run) -> list[dict[str, Any]]:
 
 
 def _jobs_in(told: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]) -> Iterator[dict[str, Any]]:
+    """Yield the jobs that events tell of; one that has not ended lasts until the last event."""
     jobs: dict[int, dict[str, Any]] = {}
     now_s = 0.0
     for event in told:
@@ -104,13 +113,14 @@ def _jobs_in(told: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]) -> It
 
 
 def _labels(spec: Mapping[str, Any]) -> dict[Any, str]:
+    """Return the labels of the scenario's functions by their id; {} if they make no sense."""
     with suppress(Exception):
         return {one["id"]: str(one.get("label") or "") for one in spec["scenario"]["openbach_functions"]}
     return {}
 
 
 def outputs(run: Run, number: int) -> dict[str, str]:
-    """What a job was started with, by the name of the file that says so, and what it has written: stdout, stderr."""
+    """Return a job's start by the name of the file that describes it, and its stdout and stderr."""
     prefix = re.compile(rf"jobs/{number}_[^/]*/(job\.json|stdout|stderr)")  # job.json: of runs of older versions
     names = [name for name in _names(run.place) if prefix.fullmatch(name)]
     written = {name.rpartition("/")[2]: content(run, name) for name in sorted(names)}
@@ -119,7 +129,8 @@ def outputs(run: Run, number: int) -> dict[str, str]:
 
 
 def _start(run: Run, number: int) -> dict[str, str]:
-    """With what became of the job, once the run has ended."""
+    """Return a job's start from the first file that has it; after the run's end with how it
+    ended."""
     for name in ("jobs.jsonl", "events.jsonl"):
         with suppress(Exception):  # a guest's: they may be anything
             for one in run_files.lines(run.place, name, lambda line: None):
@@ -129,7 +140,8 @@ def _start(run: Run, number: int) -> dict[str, str]:
 
 
 def _names(place: Path) -> list[str]:
-    """Of a run's files, packed or not."""
+    """Return the names of a run's files, packed or not."""
+    # A run that has not been packed has its files in jobs/.
     loose = [str(file.relative_to(place)) for file in place.glob("jobs/*/*")]
     if loose:
         return loose
@@ -145,13 +157,13 @@ def _names(place: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Host:
-    """A place in the drawing, `column` from the left and `row` from the top."""
+    """A place in the drawing: `column` from the left and `row` from the top."""
 
     name: str
     column: int
     row: int
     notes: tuple[str, ...]
-    """What it had there: `PEP`, `wireguard`."""
+    """The PEP and VPN that the host had in the run: `PEP`, `VPN`."""
 
 
 @dataclass(frozen=True)
@@ -160,19 +172,21 @@ class Route:
 
     hosts: list[Host]
     links: list[tuple[Host, Host, str, bool]]
-    """Both ends, the network's name, and whether it is the satellite's."""
+    """Both ends of each link, the network's name, and whether it is the satellite's."""
     tunnel: tuple[Host, Host, str] | None
     words: str
 
 
 def route_of(run: Run) -> Route | None:
-    """None where run.json does not say it."""
+    """Return the path of a run; None if run.json does not tell it."""
     with suppress(Exception):  # a guest's file: it may be anything
         return _path(run.spec)
     return None
 
 
 def _path(spec: Mapping[str, Any]) -> Route:
+    """Return the path from the content of run.json. Raises any error if that is not as it should
+    be."""
     listed = spec["inventory"]["hosts"]
     networks: dict[str, list[str]] = {}
     for host in listed:
@@ -201,6 +215,7 @@ def _path(spec: Mapping[str, Any]) -> Route:
         hosts[entity] = Host(names[entity], column, row, tuple(dict.fromkeys(notes.get(entity, ()))))
     links = []
     for network, there in networks.items():
+        # A network with more than two hosts is drawn as a chain.
         for one, other in itertools.pairwise(there):
             left, right = sorted((hosts[one], hosts[other]), key=lambda host: host.column)
             links.append((left, right, network, one in sat or other in sat))
@@ -212,6 +227,7 @@ def _path(spec: Mapping[str, Any]) -> Route:
 
 
 def _in_words(hosts: Sequence[Host], tunnel: tuple[Host, Host, str] | None) -> str:
+    """Return the path in words: hosts, tunnel, PEP."""
     proxies = [host.name for host in hosts if "PEP" in host.notes]
     return "; ".join([
         ", ".join(host.name for host in hosts),
@@ -221,15 +237,22 @@ def _in_words(hosts: Sequence[Host], tunnel: tuple[Host, Host, str] | None) -> s
 
 
 def _columns(entities: Sequence[str], networks: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """How many networks each host is away from the first one that is on one network only."""
-    beside = {
-        entity: [other for there in networks.values() if entity in there for other in there] for entity in entities
-    }
-    often = {entity: sum(entity in there for there in networks.values()) for entity in entities}
+    """Return the column of each host: its distance from the first host that is on one network only.
+
+    The distance is counted in networks.
+    """
+    beside: dict[str, list[str]] = {}
+    often: dict[str, int] = {}
+    for entity in entities:
+        its_networks = [there for there in networks.values() if entity in there]
+        beside[entity] = list(itertools.chain.from_iterable(its_networks))
+        often[entity] = len(its_networks)
+    # From each host that has no column yet, those on the fewest networks first, breadth first.
     found: dict[str, int] = {}
     for first in sorted(entities, key=lambda entity: often[entity]):
         waiting = [] if first in found else [first]
         found.setdefault(first, 0)
+        # The list grows while it is read.
         for entity in waiting:
             for other in beside[entity]:
                 if other not in found:
@@ -239,24 +262,30 @@ def _columns(entities: Sequence[str], networks: Mapping[str, Sequence[str]]) -> 
 
 
 def _started(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Entity, job and arguments (the first value of each, with the run's values) of every start of a job in it."""
+    """Yield entity, job and arguments of every start of a job in the scenarios.
+
+    An argument's values are joined by commas, with the run's values put in.
+    """
     for scenario in (spec["scenario"], *spec["sub_scenarios"].values()):
         values = {**scenario["constants"], **spec["values"], **spec["arguments"]}
-        values = {
-            name: values.get("cc", "") if name.startswith("cc_") and v == "same" else v for name, v in values.items()
-        }
+        for name, value in values.items():  # `same` is the value of the end hosts
+            if name.startswith("cc_") and value == "same":
+                values[name] = values.get("cc", "")
         for function in scenario["openbach_functions"]:
             for job, arguments in jobs_started(function):
                 yield str(function["start_job_instance"]["entity_name"]), job, _flat(arguments, values)
 
 
 def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:
+    """Return arguments by name, with those of subcommands among them; a subcommand has the value
+    ""."""
     found: dict[str, str] = {}
     for name, given in arguments.items():
         if isinstance(given, dict):
             found |= {name: "", **_flat(given, values)}
         else:
-            found[name] = ",".join(Template(str(one)).safe_substitute(values) for each in given for one in each)
+            parts = itertools.chain.from_iterable(given)
+            found[name] = ",".join(Template(str(one)).safe_substitute(values) for one in parts)
     return found
 
 
@@ -264,19 +293,24 @@ def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, 
 
 
 def capture_file(services: Services, run: Run) -> Path | None:
-    """The capture of the run, or of its repetition; None if neither has one."""
+    """Return the capture of the run or of its repetition; None if neither has one."""
     repeated = services.launcher.results / CAPTURES / run.folder / "runs" / run.name / "capture.pcapng"
     return next((file for file in (run.place / "capture.pcapng", repeated) if file.is_file()), None)
 
 
 def make_capture(services: Services, run: Run) -> None:
-    """Repeats a run, which has the same packets, and keeps them. Raises InputError where it cannot be repeated as it was."""
+    """Repeat a run to keep its packets, which are the same.
+
+    Raises InputError if it cannot be repeated as it was.
+    """
     if run.record is None:
         raise InputError("only a run that has ended can be repeated")
     if capture_file(services, run) is not None:
         return
     target = services.launcher.results / CAPTURES / run.folder
-    additions = [word for root in services.platform.additions.roots[:-1] for word in ("--with", str(root))]
+    additions: list[str] = []
+    for root in services.platform.additions.roots[:-1]:
+        additions += ["--with", str(root)]
     options = ["--pcap", "--quiet", "--workers", "1", "--results", str(target)]
     command = [sys.executable, "-P", "-m", "openbach_run", *run.record.repetition, *additions, *options]
     try:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A local OpenBACH controller with a page of its own, executing in virtual time: what `openbach-run serve` does."""
+"""Run a local OpenBACH controller with a page of its own: `openbach-run serve`.
+
+It executes in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def _warn(fault: str) -> None:
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    """Until Ctrl-C. Raises InputError."""
+    """Serve until Ctrl-C. Raises InputError."""
     additions = Additions.beside_ours(arguments.additions)
     packages = load_packages([*arguments.jobs, *additions.jobs], additions)
     for fault in faults(packages):
@@ -73,6 +76,7 @@ def application(
     cpus: Sequence[int],
     sessions: Sessions,
 ) -> FastAPI:
+    """Return the web application; it prepares an engine with all jobs first."""
     inventory = load_inventory(arguments.inventory)
     given = agent_addresses(arguments.inventory)
     addresses = {host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts}
@@ -91,7 +95,8 @@ def application(
 
 @contextmanager
 def alone(results: Path, url: str) -> Iterator[None]:
-    """Nobody else serves this results directory meanwhile. Raises InputError."""
+    """Lock the results directory, so that no other process serves it meanwhile. Raises
+    InputError."""
     try:
         results.mkdir(parents=True, exist_ok=True)
         lock = (results / LOCK).open("a+")
@@ -115,10 +120,13 @@ def alone(results: Path, url: str) -> Iterator[None]:
 
 @contextmanager
 def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]:
-    """The file `controller` of the current directory, as long as this is served. Where it is somebody else's, or with
-    `tell`, login and password are printed."""
+    """Keep the file `controller` in the current directory while this is served.
+
+    Login and password are printed if that file is another controller's, or with `tell`.
+    """
     file, wildcard = Path(CONTROLLER_FILE), {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
     host, _, port = place.rpartition(":")
+    # A server that listens everywhere is reached at the loopback address.
     host = wildcard.get(host, host)
     try:
         write_access(file, host if int(port) == CONTROLLER_PORT else f"{host}:{port}", LOGIN, sessions.token)
@@ -132,6 +140,7 @@ def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]
         yield
     finally:
         with suppress(OSError):
+            # Another controller may have written its own file meanwhile.
             if file.read_bytes() == written:
                 file.unlink()
 
@@ -139,7 +148,7 @@ def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]
 def engine_for(
     packages: Mapping[str, Package], additions: Additions, uses: Uses, reporter: Reporter | None
 ) -> VirtualEngine:
-    """A prepared virtual engine for runs that use these."""
+    """Return a prepared virtual engine for runs that use these additions."""
     parts = parts_of(uses, packages, additions)
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
     engine.prepare(reporter.show if reporter else lambda text, part: None)
@@ -147,7 +156,7 @@ def engine_for(
 
 
 def read_password(file: Path) -> str:
-    """Raises InputError."""
+    """Return the password in a file. Raises InputError."""
     try:
         password = file.read_text(encoding="utf-8-sig").partition("\n")[0].strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -158,7 +167,7 @@ def read_password(file: Path) -> str:
 
 
 def address_of(listening: socket.socket) -> str:
-    """`127.0.0.1:8000`, `[::1]:8000`"""
+    """Return the address of a listening socket: `127.0.0.1:8000`, `[::1]:8000`."""
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -171,7 +180,7 @@ def is_loopback(address: str) -> bool:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises InputError."""
+    """Return a socket that listens at the address. Raises InputError."""
     if not 0 <= port < 1 << 16:
         raise InputError(f"--port {port}: a port is a number from 0 to 65535")
     try:

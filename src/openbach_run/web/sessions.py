@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is logged in. There is one user, `openbach`: whoever has the token that each start makes, or the owner's password."""
+"""Sessions of the one user, `openbach`.
+
+The user is whoever has the token that each start makes, or the owner's password.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,24 @@ from collections.abc import Callable
 LOGIN = "openbach"
 COOKIE = "sessionid"
 KEPT = 1000
-"""Sessions, and addresses of clients; the one that was used longest ago is forgotten first."""
+"""The most sessions, and the most addresses of clients, that are remembered. The one that was used
+longest ago is forgotten first."""
 TRY_EVERY_S = 1.0
 FREE_TRIES = 5
 LONGEST_WAIT_S = 5.0
 
 
 class TooMany(Exception):
-    """An address has tried more passwords than it is let."""
+    """An address has tried more passwords than it may."""
 
 
 class Sessions:
-    """Sessions by their cookie's value, in memory: a restart ends them, and its token is a new one."""
+    """Sessions by their cookie's value, in memory: a restart ends them, and makes a new token."""
 
     def __init__(self, password: str | None = None) -> None:
         self.token = secrets.token_urlsafe(32)
-        """Opens the page as /?token=…, and REST as a password. It cannot be guessed, so trying it is not slowed down."""
+        """Opens the page as /?token=…, and REST as a password. It cannot be guessed, so trying it
+        is not slowed down."""
         self._password = None if password is None else _digest(password)
         self._secret = secrets.token_bytes(32)
         self._users: OrderedDict[str, str] = OrderedDict()
@@ -43,7 +48,7 @@ class Sessions:
         return self._password is not None and hmac.compare_digest(_digest(text), self._password)
 
     def begin(self) -> str:
-        """A new session's cookie."""
+        """Begin a session and return its cookie."""
         cookie = secrets.token_urlsafe(32)
         with self._lock:
             self._users[cookie] = LOGIN
@@ -52,6 +57,7 @@ class Sessions:
         return cookie
 
     def user(self, cookie: str | None) -> str | None:
+        """Return the user of a session, or None."""
         with self._lock:
             if cookie is None or cookie not in self._users:
                 return None
@@ -63,7 +69,8 @@ class Sessions:
             self._users.pop(cookie or "", None)
 
     def form_token(self, cookie: str) -> str:
-        """What forms of our page carry, so that no other site's page can send them (CSRF)."""
+        """Return the token that our page's forms carry, so that no other site can send them
+        (CSRF)."""
         return hmac.new(self._secret, cookie.encode(), hashlib.sha256).hexdigest()
 
     def knows_form_token(self, cookie: str | None, token: str) -> bool:
@@ -71,16 +78,22 @@ class Sessions:
 
 
 class Tries:
-    """How fast passwords may be tried: by an address `FREE_TRIES` at once, then one every `TRY_EVERY_S`."""
+    """A limit on how fast passwords are tried.
+
+    An address has `FREE_TRIES` at once, then one every `TRY_EVERY_S`.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._next_s: OrderedDict[str, float] = OrderedDict()
 
     def wait_s(self, address: str) -> float:
-        """How long the next try of this address has to wait; it is then one of its tries. Raises TooMany for a try that
-        would wait longer than `LONGEST_WAIT_S`: it is not looked at."""
+        """Return the time in s that the next try of this address has to wait, and count that try.
+
+        Raises TooMany for a try that would wait longer than `LONGEST_WAIT_S`; it is not looked at.
+        """
         network, now_s = network_of(address), self._clock()
+        # Each try takes TRY_EVERY_S; time without a try is saved, for FREE_TRIES at most.
         due_s = max(self._next_s.get(network, 0.0), now_s - FREE_TRIES * TRY_EVERY_S) + TRY_EVERY_S
         if due_s - now_s > LONGEST_WAIT_S:
             raise TooMany
@@ -92,7 +105,10 @@ class Tries:
 
 
 def network_of(address: str) -> str:
-    """An IPv6 client has as many addresses as it likes, in one /64."""
+    """Return the address of an IPv4 client, or the /64 network of an IPv6 client.
+
+    An IPv6 client can use as many addresses in its /64 as it likes.
+    """
     try:
         known = ipaddress.ip_address(address)
     except ValueError:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sets of results, one place for all: what the page has launched (`launch/7`), and what lies in a folder of the results
-directory, of whichever command or campaign (`folder/matrix`). Their runs, how they are found, named and deleted."""
+"""Sets of results: their runs, how they are found, named and deleted.
+
+A set is what the page has launched (`launch/7`), or what lies in a folder of the results directory,
+of whichever command or campaign (`folder/matrix`).
+"""
 
 from __future__ import annotations
 
@@ -21,22 +24,22 @@ from openbach_run.web.store import LARGEST_ID, RUNNING, SCHEDULING, Row
 
 WAITING = "Waiting"
 GOES_ON = (WAITING, SCHEDULING, RUNNING)
-"""States of a run that has not ended."""
+"""The states of a run that has not ended."""
 STATES = ("running", "waiting", "stopped", "failed", "finished")
-"""Of a set, the first that fits."""
+"""The states of a set; the first that applies is its state."""
 MARK_LENGTH = 2000
 PER_PAGE = 50
 
 
 @dataclass(frozen=True)
 class Results:
-    """A set, with what people have said of it."""
+    """A set, with the name, note and tags that people have given it."""
 
     item: str
-    """`launch/7` or `folder/matrix`."""
+    """The set's id: `launch/7` or `folder/matrix`."""
     scenarios: tuple[str, ...]
     values: Mapping[str, Sequence[str]]
-    """What its cells differ in."""
+    """The settings that its cells differ in, with their values."""
     command: str
     total: int
     done: int
@@ -44,7 +47,7 @@ class Results:
     stopped: int
     running: int
     date: str
-    """Of the latest run that has ended, or of the launch; ISO, to the second, UTC."""
+    """The date of the latest run that has ended, or of the launch: ISO, to the second, UTC."""
     name: str = ""
     note: str = ""
     tags: tuple[str, ...] = ()
@@ -75,7 +78,7 @@ class Run(NamedTuple):
     error: str | None
     virtual_s: float
     row: int | None
-    """Of table run; None until it has ended with a record."""
+    """The id in table run; None until it has ended with a record."""
 
     @property
     def ended(self) -> bool:
@@ -102,7 +105,7 @@ SELECT m.folder, m.run_id, COALESCE(r.cell, m.cell) AS cell, m.seed, COALESCE(r.
 
 
 def runs_of(services: Services, item: str) -> list[Run]:
-    """In the order in which they were asked for, as far as that is known."""
+    """Return the runs of a set, in the order in which they were asked for if that is known."""
     kind, _, name = item.partition("/")
     if kind == "launch":
         rows = services.database.rows(RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part", number_of(name))
@@ -116,6 +119,7 @@ def runs_of(services: Services, item: str) -> list[Run]:
 
 
 def number_of(text: str) -> int:
+    """Return the number in a text, at most LARGEST_ID; 0 for any other text."""
     return min(int(text), LARGEST_ID) if text.isdecimal() and len(text) < 20 else 0
 
 
@@ -142,7 +146,7 @@ SELECT l.*, c.* FROM launch l JOIN (SELECT launch, {COUNTED} FROM (SELECT m.laun
 
 
 def all_sets(services: Services) -> list[Results]:
-    """Of launches and folders, the newest first."""
+    """Return all launches and folders, the newest first."""
     marks = {row["item"]: row for row in services.database.rows("SELECT * FROM mark")}
     launches = [_launch(row, marks) for row in services.database.rows(OF_LAUNCHES)]
     folders = [_folder(row, marks, services) for row in folder_rows(services).values()]
@@ -150,13 +154,13 @@ def all_sets(services: Services) -> list[Results]:
 
 
 def folder_rows(services: Services) -> dict[str, Row]:
-    """Of table folder with what is counted of its runs, by name."""
+    """Return the rows of table folder by name, with the counts of their runs."""
     rows = services.database.rows
     return services.index.remembered(("folders",), lambda: {row["name"]: row for row in rows(OF_FOLDERS)})
 
 
 def find_set(services: Services, item: str) -> Results:
-    """Raises Refusal (404) for none."""
+    """Return a set. Raises Refusal (404) if there is none."""
     kind, _, name = item.partition("/")
     marks = {row["item"]: row for row in services.database.rows("SELECT * FROM mark WHERE item = ?", item)}
     if kind == "launch":
@@ -184,6 +188,7 @@ def _folder(row: Row, marks: Mapping[str, Row], services: Services) -> Results:
 
 def _marked(item: str, marks: Mapping[str, Row], scenarios: tuple[str, ...], values: Mapping[str, Sequence[str]],
             command: str, counted: Sequence[int], date: str) -> Results:  # fmt: skip
+    """Return a set with the name, note and tags that it was given."""
     mark = marks.get(item)
     total, done, failed, stopped, running = counted
     found = Results(item, scenarios, values, command, total, done, failed, stopped, running, date)
@@ -197,30 +202,36 @@ def _marked(item: str, marks: Mapping[str, Row], scenarios: tuple[str, ...], val
 
 
 def matching(services: Services, sets: Iterable[Results], asked: Mapping[str, str]) -> list[Results]:
-    """Those that fit what is asked for: `q` (words and NAME=VALUE, all of them), `scenario`, `state`, `tag`, `from` and `to`
-    (dates, both included), `deleted`."""
+    """Return the sets that fit what is asked for.
+
+    `asked` may have `q` (words and NAME=VALUE, all of which have to fit), `scenario`, `state`,
+    `tag`, `from` and `to` (dates, both included), `deleted`.
+    """
     words = asked.get("q", "").lower().split()
     with_values = [_having(services, *word.split("=", 1)) for word in words if "=" in word]
     texts = [word for word in words if "=" not in word]
-    return [
-        one
-        for one in sets
-        if one.deleted == bool(asked.get("deleted"))
-        and all(one.item in items for items in with_values)
-        and all(text in _text(one) for text in texts)
-        and (not asked.get("scenario") or asked["scenario"] in one.scenarios)
-        and (not asked.get("state") or asked["state"] == one.state)
-        and (not asked.get("tag") or asked["tag"] in one.tags)
-        and asked.get("from", "") <= one.date[:10] <= (asked.get("to") or "9")
-    ]
+
+    def fits(one: Results) -> bool:
+        return (
+            one.deleted == bool(asked.get("deleted"))
+            and all(one.item in items for items in with_values)
+            and all(text in _text(one) for text in texts)
+            and (not asked.get("scenario") or asked["scenario"] in one.scenarios)
+            and (not asked.get("state") or asked["state"] == one.state)
+            and (not asked.get("tag") or asked["tag"] in one.tags)
+            and asked.get("from", "") <= one.date[:10] <= (asked.get("to") or "9")
+        )
+
+    return list(filter(fits, sets))
 
 
 def _text(one: Results) -> str:
+    """Return all that is searched for the words of a query."""
     return " ".join([one.title, one.item, *one.scenarios, one.note, *one.tags, one.command]).lower()
 
 
 def _having(services: Services, name: str, value: str) -> set[str]:
-    """The sets with a cell that has this value."""
+    """Return the sets with a cell that has this value; * stands for any letters."""
     cells = "SELECT cell FROM setting WHERE name = ? AND value LIKE ?"
     pattern = value.replace("*", "%")
     folders = services.database.rows(
@@ -238,7 +249,7 @@ def _having(services: Services, name: str, value: str) -> set[str]:
 
 
 def mark(services: Services, item: str, **said: str) -> None:
-    """`name`, `note`, `tags` (words), `deleted`."""
+    """Change `name`, `note`, `tags` (words) or `deleted` of a set."""
     cut = {column: text[:MARK_LENGTH].encode(errors="replace").decode() for column, text in said.items()}
     if "tags" in cut:
         cut["tags"] = " ".join(dict.fromkeys(re.split(r"[\s,]+", cut["tags"].strip())))
@@ -248,8 +259,10 @@ def mark(services: Services, item: str, **said: str) -> None:
 
 
 def delete(services: Services, found: Results) -> None:
-    """A launch leaves the list, its runs stay in their folder; a folder moves aside. Both come back with `restore`. Raises
-    InputError for one that goes on."""
+    """Delete a set; `restore` brings it back. Raises InputError if it has not ended.
+
+    A launch leaves the list, but its runs stay in their folder. A folder is moved aside.
+    """
     kind, _, name = found.item.partition("/")
     if found.running or (kind == "launch" and found.done < found.total):
         raise InputError(f"{found.title}: runs go on there: stop them first")
@@ -265,7 +278,7 @@ def delete(services: Services, found: Results) -> None:
 
 
 def restore(services: Services, item: str) -> None:
-    """Raises InputError if something else has its name now."""
+    """Bring a deleted set back. Raises InputError if something else has its name now."""
     kind, _, name = item.partition("/")
     if kind == "folder":
         results = services.launcher.results
@@ -284,6 +297,7 @@ def deleted_folders(services: Services) -> list[str]:
 
 
 def remove_for_good(services: Services, item: str) -> None:
+    """Remove a deleted set; the runs of a launch stay in their folder."""
     kind, _, name = item.partition("/")
     if kind == "folder" and name in deleted_folders(services):
         run_files.remove(services.launcher.results / DELETED / name)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the local controller knows beyond the records: projects, scenarios and their versions, launches, instances; names,
-notes and tags of results; and an index of the records, so that a page of 20 000 runs need not read them.
+"""The local controller's database: projects, scenarios and their versions, launches, instances.
 
-One SQLite file. How an instance went is not in it but in its record's events; here are only its ids, state and dates,
-and the ids by which the API calls its jobs and sub-scenarios (a record numbers its own from 1).
+It also has names, notes and tags of results, and an index of the records, so that a page of 20 000
+runs need not read them.
+
+It is one SQLite file. How an instance went is not in it but in its record's events; here are only
+its ids, state and dates, and the ids by which the API calls its jobs and sub-scenarios (a record
+numbers its own from 1).
 """
 
 from __future__ import annotations
@@ -154,6 +157,7 @@ class _Damaged(Exception):
 
 
 def _opened(file: Path) -> sqlite3.Connection:
+    """Open and check the file. Raises _Damaged, sqlite3.Error."""
     connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
     connection.row_factory = Row
     try:
@@ -175,7 +179,7 @@ def _opened(file: Path) -> sqlite3.Connection:
 
 
 def _put_aside(file: Path) -> Path:
-    """With what SQLite keeps beside it. Its new name."""
+    """Rename the file, with what SQLite keeps beside it, and return its new name."""
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S.%f")
     kept = file.with_name(f"{file.name}.damaged-{date}")
     for ending in ("-wal", "-shm", ""):
@@ -185,11 +189,13 @@ def _put_aside(file: Path) -> Path:
 
 
 class Database:
-    """Safe to use from several threads: one of them at a time."""
+    """The database. Several threads may use it: it serves one of them at a time."""
 
     def __init__(self, file: Path) -> None:
-        """A damaged file is kept under another name, and a new one begun. Raises InputError for one that cannot be
-        written."""
+        """Open the file; a damaged one is kept under another name, and a new one is begun.
+
+        Raises InputError for a file that cannot be written.
+        """
         self._lock = threading.RLock()
         try:
             try:
@@ -210,7 +216,8 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it or nothing."""
+        """Hold the database; what is done meanwhile is stored as a whole or, after an error, not at
+        all."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -225,6 +232,7 @@ class Database:
             return self._connection.execute(sql, values).fetchall()
 
     def row(self, sql: str, *values: Any) -> Row | None:
+        """Return the first row, or None."""
         with self._lock:
             found: Row | None = self._connection.execute(sql, values).fetchone()
             return found
@@ -234,17 +242,18 @@ class Database:
             self._connection.executemany(sql, values)
 
     def execute(self, sql: str, *values: Any) -> int:
-        """The id of the row that was inserted, if one was."""
+        """Execute a statement; return the id of the row that was inserted, if one was."""
         with self._lock:
             return self._connection.execute(sql, values).lastrowid or 0
 
     # Projects and scenarios
 
     def projects(self) -> dict[str, dict[str, Any]]:
-        """Documents by name: description, owners, entities, networks, hidden networks."""
+        """Return documents by name: description, owners, entities, networks, hidden networks."""
         return {row["name"]: json.loads(row["document"]) for row in self.rows("SELECT * FROM project ORDER BY name")}
 
     def project(self, name: str) -> dict[str, Any] | None:
+        """Return a project's document, or None."""
         row = self.row("SELECT document FROM project WHERE name = ?", name)
         return None if row is None else json.loads(row["document"])
 
@@ -255,17 +264,17 @@ class Database:
         )  # fmt: skip
 
     def scenarios(self, project: str) -> dict[str, dict[str, Any]]:
-        """The latest versions by name, in stored form."""
+        """Return the latest versions of a project's scenarios by name, in stored form."""
         sql = "SELECT name, stored FROM scenario JOIN version ON version.id = version WHERE project = ? ORDER BY name"
         return {row["name"]: json.loads(row["stored"]) for row in self.rows(sql, project)}
 
     def scenario(self, project: str, name: str) -> Row | None:
-        """The latest version: id, source, stored."""
+        """Return the latest version of a scenario (id, source, stored), or None."""
         sql = "SELECT version.* FROM scenario JOIN version ON version.id = version WHERE project = ? AND name = ?"
         return self.row(sql, project, name)
 
     def put_scenario(self, project: str, scenario: Scenario) -> None:
-        """A new version, if it is not the one that is there."""
+        """Store a new version of a scenario, unless it is the same as the latest one."""
         source, stored = json.dumps(scenario.source), json.dumps(scenario.as_stored())
         latest = self.scenario(project, scenario.name)
         if latest is not None and (latest["source"], latest["stored"]) == (source, stored):
@@ -278,11 +287,11 @@ class Database:
         )  # fmt: skip
 
     def stored(self, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-        """Scenarios in stored form, by name, in the versions given."""
+        """Return scenarios in stored form by name, in the given versions."""
         return self._versions("stored", versions)
 
     def sources(self, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-        """The same as they were sent."""
+        """Return scenarios as they were sent by name, in the given versions."""
         return self._versions("source", versions)
 
     def _versions(self, column: str, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
@@ -297,18 +306,18 @@ class Database:
         return self.row("SELECT * FROM instance WHERE id = ?", number) if number <= LARGEST_ID else None
 
     def instances(self, project: str, scenario: str | None, offset: int, limit: int) -> list[Row]:
-        """Newest first; a limit of -1 is none."""
+        """Return the instances of a project, the newest first; a limit of -1 is none."""
         return self.rows(
             "SELECT * FROM instance WHERE project = ? AND (? IS NULL OR scenario = ?) ORDER BY id DESC LIMIT ? OFFSET ?",
             project, scenario, scenario, limit, offset,
         )  # fmt: skip
 
     def running(self) -> list[Row]:
-        """What was launched and has not ended."""
+        """Return the instances that were launched and have not ended."""
         return self.rows("SELECT * FROM instance WHERE owner = id AND stop_date IS NULL ORDER BY id")
 
     def children(self, numbers: Sequence[int]) -> dict[int, list[int]]:
-        """Ids of the sub-scenario instances that instances have started."""
+        """Return the ids of the sub-scenario instances that each instance has started."""
         found: dict[int, list[int]] = {number: [] for number in numbers}
         marks = ",".join("?" * len(numbers))
         for row in self.rows(f"SELECT id, parent FROM instance WHERE parent IN ({marks}) ORDER BY id", *numbers):
@@ -316,13 +325,15 @@ class Database:
         return found
 
     def ids(self, owner: int) -> tuple[dict[int, int], dict[int, int]]:
-        """Numbers in the record → ids, of scenario instances and of jobs."""
+        """Return ids by the numbers in the record: those of scenario instances, and those of
+        jobs."""
         instances = self.rows("SELECT number, id FROM instance WHERE owner = ?", owner)
         jobs = self.rows("SELECT number, id FROM job WHERE owner = ?", owner)
         return {row["number"]: row["id"] for row in instances}, {row["number"]: row["id"] for row in jobs}
 
     def add_instance(self, **columns: Any) -> int:
-        """An instance of its own if `owner` is not among the columns."""
+        """Add an instance and return its id; it is its own owner if `owner` is not among the
+        columns."""
         names, marks = ", ".join(columns), ", ".join("?" * len(columns))
         number = self.execute(f"INSERT INTO instance ({names}) VALUES ({marks})", *columns.values())
         if "owner" not in columns:
@@ -334,12 +345,13 @@ class Database:
         self.execute(f"UPDATE instance SET {settings} WHERE id = ?", *columns.values(), number)
 
     def delete_instance(self, owner: int) -> None:
+        """Delete an instance with its sub-scenarios and jobs."""
         with self.transaction():
             self.execute("DELETE FROM job WHERE owner = ?", owner)
             self.execute("DELETE FROM instance WHERE owner = ?", owner)
 
     def tell_truth_after_a_restart(self, date: str) -> None:
-        """Whatever had not ended when the local controller did: it is stopped, and says why."""
+        """Mark every instance that has not ended as stopped, because the local controller ended."""
         self.execute(
             "UPDATE instance SET status = ?, stop_date = ?, run_dir = '', error = 'the local controller ended while this ran' "
             "WHERE stop_date IS NULL",
