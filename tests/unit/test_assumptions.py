@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_results import record as finished
 
 from openbach_run.additions import Additions
 from openbach_run.campaign.plan import campaign_of, read_with_subs
@@ -638,3 +640,9 @@ def test_cells_that_an_alternative_cannot_change_are_run_once() -> None:
 def test_bad_input_to_the_command(words: list[str], told: str, capsys: Any) -> None:
     assert main.main(["explain", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_later_debian_is_worth_more_also_from_ten_on() -> None:
+    """Compared as texts, 13.10 was older than 13.8."""
+    older, newer = (replace(finished(), packages=[f"base-files_13.8+deb13u{minor}_amd64"]) for minor in (8, 10))
+    assert explain._worth(newer) > explain._worth(older)

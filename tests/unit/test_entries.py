@@ -11,9 +11,11 @@ import pytest
 from test_cli import FakeEngine
 
 from openbach_run.additions import Additions
-from openbach_run.campaign.entries import CHECKS, check_entries
+from openbach_run.campaign.entries import CHECKS, COSTS, check_entries
 from openbach_run.commands import main
 from openbach_run.commands import run as running
+from openbach_run.errors import InputError
+from openbach_run.openbach.shapes import check
 
 FOLDERS = {"vpn-configs": "{}/vpn.json", "congestion-controls": "{}/profile.json", "satellites": "{}.yml"}
 SETTINGS = {
@@ -144,3 +146,11 @@ def test_a_satellite_of_any_argument_is_read_before(tmp_path: Path, capsys: pyte
 def test_our_own_entries_have_their_shape(kind: str) -> None:
     ours = Additions()
     check_entries({kind: sorted(ours.all(kind))}, ours)
+
+
+def test_the_error_at_any_length_that_calibrate_checks_is_taken() -> None:
+    """`calibrate --check-bytes 500` wrote a profile that cpu=NAME refused."""
+    costs = {"ns_per_packet": 1000, "ns_per_byte": 1}
+    check("mine.json", {**costs, "off_pct_at_500_bytes": 0.5}, COSTS)
+    with pytest.raises(InputError, match=r"of_pct: the name .* like off_pct_at_700_bytes"):
+        check("mine.json", {**costs, "of_pct": 0.5}, COSTS)

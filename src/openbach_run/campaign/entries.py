@@ -131,8 +131,11 @@ COSTS: Shape = {
     "properties": {
         "ns_per_packet": {"type": "number", "minimum": 0, "maximum": 100_000_000, "unit": "ns"},
         "ns_per_byte": {"type": "number", "minimum": 0, "maximum": 100_000, "unit": "ns"},
-        **dict.fromkeys(("ns_per_packet_error", "ns_per_byte_error", "off_pct_at_700_bytes"), NUMBER),
+        **dict.fromkeys(("ns_per_packet_error", "ns_per_byte_error"), NUMBER),
     },
+    # What calibrate has compared, at the length of --check-bytes.
+    "additionalProperties": NUMBER,
+    "propertyNames": {"type": "string", "pattern": "off_pct_at_[0-9]{1,5}_bytes", "like": "off_pct_at_700_bytes"},
     "required": ["ns_per_packet", "ns_per_byte"],
 }
 CPU: Shape = {

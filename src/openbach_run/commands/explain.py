@@ -458,9 +458,11 @@ def on_orbit(scenarios: Sequence[Mapping[str, Any]], orbit: str) -> list[dict[st
     return made
 
 
-def _worth(one: Record) -> tuple[bool, str]:
-    """Return a key by which the better one of two records of a run is greater."""
-    return one.finished, debian_of(one.packages) or ""
+def _worth(one: Record) -> tuple[bool, list[int]]:
+    """Return a key by which the better one of two records of a run is greater: finished, and of
+    the later Debian."""
+    # As numbers: 13.10 is later than 13.8.
+    return one.finished, [int(part) for part in re.findall("[0-9]+", debian_of(one.packages) or "")]
 
 
 def _key(run: Mapping[str, str]) -> frozenset[tuple[str, str]]:

@@ -63,7 +63,7 @@ FILES = {
     "etc/hostname": "guest\n",
     "etc/hosts": "127.0.0.1 localhost\n",
 }
-CONFIGURED = hashlib.sha256(acting(Path(configured.__file__))).hexdigest()
+CONFIGURED = hashlib.sha256(Path(configured.__file__).read_bytes()).hexdigest()
 UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/lib/python3.13/idlelib")
 GUEST_PYTHON = "python3.13"
 BESIDE_THE_ROOT = (IMAGE_FILE := "image.json", COPYRIGHT := "copyright")
@@ -253,6 +253,7 @@ def _add_own(root: Path, init: Path) -> None:
     for name, target in LINKS.items():
         shutil.rmtree(root / name, ignore_errors=True)  # directories of packages in /var/run: it is empty at a start
         (root / name).unlink(missing_ok=True)  # a program of a package, in whose place ours is
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).symlink_to(target)
     for name, text in FILES.items():
         (root / name).write_text(text)
