@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What OpenBACH defines: jobs, scenarios and their functions, values, projects."""
+"""OpenBACH's own terms: jobs, scenarios and their functions, values, projects."""

@@ -181,7 +181,7 @@ class _Functions:
         return list(dict.fromkeys(found))
 
     def _replaced(self, value: Any, at: str, *place: str) -> Any:
-        """With the name that is followed in place of the one that follows."""
+        """Return the text with the name that is followed in place of the name that follows it."""
         if isinstance(value, dict):
             return {key: self._replaced(one, f"{at}.{key}", *place) for key, one in value.items()}
         if isinstance(value, list):

@@ -76,7 +76,7 @@ def _title(kind: str) -> str:
 
 
 def _columns(model: _Model, body: Any, place: str) -> dict[str, Any]:
-    """What a function's body gives for the columns of its table."""
+    """Return the columns of a function's table, from the function's body."""
     try:
         columns = model.columns_of(copy(body))
     except _Wrong as wrong:

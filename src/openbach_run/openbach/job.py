@@ -41,14 +41,15 @@ class Argument(NamedTuple):
         return self.type == "None"
 
     def takes(self, number: int) -> bool:
-        """Whether this many values are right for one occurrence (`2`, `2-4`, `+`, `*`)."""
+        """Return whether this many values are right for one occurrence (`2`, `2-4`, `+`, `*`)."""
         if self.count in "+*":
             return number > 0 or self.count == "*"
         least, _, most = self.count.partition("-")
         return int(least) <= number <= int(most or least)
 
     def miscounted(self, occurrences: list[list[Any]]) -> str:
-        """What is wrong with the number of values, in stored form, or ""."""
+        """Return what is wrong with the number of values, which are in stored form; "" if nothing
+        is."""
         if self.is_switch:
             return ""
         if len(occurrences) > 1 and not self.repeatable:
@@ -99,7 +100,8 @@ class Job(NamedTuple):
 
     @property
     def subcommands(self) -> dict[str, tuple[tuple[str, ...], Command]]:
-        """All subcommands at any depth (their names are unique in a job) with the names that lead to them."""
+        """Return all subcommands at any depth, with the names that lead to them. Their names are unique in
+        a job."""
         return dict(_subcommands(self.arguments, ()))
 
     def to_dict(self) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> 
 
 
 def faults(packages: Mapping[str, Package]) -> list[str]:
-    """What is wrong with the packages that are malformed."""
+    """Return what is wrong with each malformed package."""
     return [one.job.fault for one in packages.values() if isinstance(one.job, MalformedJob)]
 
 
@@ -111,7 +111,7 @@ def _with_folders(package: Package, additions: Additions) -> Package:
 
 
 def parts_of(uses: Uses, packages: Mapping[str, Package], additions: Additions) -> dict[str, Path]:
-    """What the guest gets of what is used, by its place there."""
+    """Return the files and folders that a run uses, by their places in the guest."""
     return additions.parts(uses, {name: files for name in uses["jobs"] if (files := packages[name].files)})
 
 
@@ -123,7 +123,8 @@ def check_installed(names: Iterable[str], packages: Mapping[str, Package]) -> No
 
 
 def left_out(names: Iterable[str], packages: Mapping[str, Package]) -> list[str]:
-    """What the playbooks of these jobs do on an agent and not in a guest, in words."""
+    """Return the tasks of these jobs' playbooks that are done on an agent and not in a guest, in
+    words."""
     return [_of_playbook(name, text) for name in names for text in packages[name].left_out]
 
 
@@ -132,8 +133,11 @@ def _of_playbook(job: str, text: str) -> str:
 
 
 def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:
-    """Which packages a platform takes, "2.7" (and later) or "2.6" (and before), by its answer to GET job/. None if it has
-    no job that shows it. What it says at version/ is no help: OpenBACH 2.7.0 says 2.6.0 there."""
+    """Return which form of packages a platform takes, by its answer to GET job/: "2.7" (and later)
+    or "2.6" (and before).
+
+    None if it has no job that shows it. What it says at version/ is no help: OpenBACH 2.7.0 says
+    2.6.0 there."""
     for job in described:
         for platform in job.get("platform_configuration") or []:
             if "ansible_distribution_release" in platform:

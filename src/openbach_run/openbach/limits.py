@@ -109,15 +109,18 @@ def check(
     jobs: Mapping[str, Job],
     sub_scenarios: Mapping[str, Scenario] | None = None,
 ) -> list[Wrong]:
-    """What a start of the scenario with these values of its arguments would be refused for by its jobs, in the scenario's
-    order. What needs an argument that has no value here, and what is not of its type (model.check_values), is left out."""
+    """Return the values for which jobs would refuse a start of the scenario, in the scenario's
+    order.
+
+    Left out are values that need an argument without a value here, and values that are not of their
+    type (start.check_values)."""
     subs = sub_scenarios or {}
     constants = {name: value for one in (*subs.values(), scenario) for name, value in one.constants.items()}
     return wrong_values(uses(scenario, jobs, subs), {**constants, **values})
 
 
 def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
-    """The same, of uses that were found once for many starts."""
+    """Return the values that jobs would refuse, among uses that were found once for many starts."""
     found = []
     for use in uses:
         try:
@@ -133,8 +136,10 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
 
 
 def refusal(argument: Argument, value: str, called: str) -> str:
-    """What would be right in place of a value, without placeholders, that the job refuses, of an argument that the user
-    knows by the name `called`; "" for one that it takes."""
+    """Return what would be right in place of a value that the job refuses; "" if it takes the
+    value.
+
+    The value has no placeholders. `called` is the name by which the user knows the argument."""
     limits = argument.limits
     if argument.choices and value not in argument.choices:
         return f"{near(value, argument.choices)}{called} is one of {', '.join(argument.choices)}"
@@ -187,7 +192,7 @@ def _reason(use: Use, key: str, values: Mapping[str, str]) -> str:
 
 
 def notes(uses: Sequence[Use], values: Mapping[str, str]) -> list[str]:
-    """What the user should know of a start with these values."""
+    """Return what the user should know of a start with these values."""
     found = []
     for use in uses:
         if because := _reason(use, "noted", values):
@@ -205,7 +210,8 @@ def idle(uses: Sequence[Use], name: str, values: Mapping[str, str]) -> str:
 def idle_here(
     conditions: Sequence[Mapping[str, str]], name: str, cell: Mapping[str, str], carriers: Mapping[str, str]
 ) -> str:
-    """The same, as the scenario itself declares it of its values (`x-idle`)."""
+    """Return why a value has no effect, as the scenario itself declares it (`x-idle`); "" if it has
+    one."""
     given = _as_numbers({**cell, **carriers})
     for one in conditions:
         if rules.holds(one["if"], given):
@@ -222,7 +228,7 @@ def names_asked(conditions: Sequence[Mapping[str, str]]) -> set[str]:
 
 
 def needed(uses: Sequence[Use], values: Mapping[str, str]) -> dict[str, Use]:
-    """What these values need of a kernel, and the first that needs it."""
+    """Return the kernel features that these values need, each with the first use that needs it."""
     found: dict[str, Use] = {}
     for use in uses:
         for feature, condition in use.argument.limits.get(NEEDS, {}).items():
@@ -283,15 +289,18 @@ def _in_words(argument: Argument) -> str:
 
 
 def uses(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]) -> list[Use]:
-    """Every value that is given to an argument with choices or limits, once for each argument; sub-scenarios included,
-    whose constants stand in the templates by their names."""
+    """Return every value that is given to an argument with choices or limits, once for each
+    argument.
+
+    Sub-scenarios are included; their constants stand in the templates by their names."""
     subs = {name: sub.spelled_out for name, sub in sub_scenarios.items()}
     found = every_use(scenario.spelled_out, jobs, subs)
     return [use for use in found if use.argument.choices or use.argument.limits]
 
 
 def every_use(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]) -> list[Use]:
-    """Every value that is given to an argument, once for each; what follows another value stands there by that one's name."""
+    """Return every value that is given to an argument, once for each. A value that follows another
+    one stands there by the other one's name."""
     found: dict[tuple[Any, ...], Use] = {}
     for use in _uses(scenario, jobs, sub_scenarios, None, "", (scenario.name,)):
         found.setdefault((id(use.argument), use.template, use.is_stopped, *use.beside.items()), use)
@@ -374,7 +383,7 @@ def _composed(template: str, given: Mapping[str, str]) -> str | None:
 
 
 def names_folders(argument: Argument) -> set[str]:
-    """Of its limits the keys whose folders its values may name."""
+    """Return those of the argument's limits that let its values name folders."""
     return {*NAMING} & argument.limits.keys()
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the backend accepts and then breaks on: a scenario without these warnings runs the same here and on a controller."""
+"""Warnings of what the backend accepts and then breaks on. A scenario without them runs the same
+here and on a controller."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ SILENT = ("command_shell",)
 
 @dataclass(frozen=True)
 class Finding:
-    """Where (a JSON path), what breaks and what to do instead."""
+    """A warning: where (a JSON path), what breaks, and what to do instead."""
 
     path: str
     message: str
@@ -44,7 +45,7 @@ class Finding:
 
 
 def lint(scenario: Scenario, jobs: Mapping[str, Job]) -> list[Finding]:
-    """All findings, in the scenario's order."""
+    """Return all warnings, in the scenario's order."""
     findings = list(_top(scenario))
     sent = scenario.source["openbach_functions"]
     for index, function in enumerate(scenario.functions):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job measures: `measures.yml` in its folder, beside `files/` (words are no part of a run). A mapping
+"""A job's measures: `measures.yml` in its folder, beside `files/` (words are no part of a run). A mapping
 
 column: {statistic, unit, type, factor, title, better, take}      all of them may be left out
 
@@ -74,7 +74,8 @@ column of its name. What is sent is what counts: their descriptions leave some o
 
 
 def from_name(column: str) -> Measure:
-    """What a column's name alone says: `page_load_time_s` is `page load time` in s."""
+    """Return the measure that a column's name alone describes: `page_load_time_s` is `page load
+    time` in s."""
     *words, last = column.split("_")
     unit = UNITS.get(last, "") if words else ""
     title = " ".join(words if unit and last != "bytes" else [*words, last])
@@ -107,7 +108,8 @@ def flat(declared: Declared) -> list[Measure]:
 
 
 def to_records(declared: Declared) -> dict[str, list[dict[str, Any]]]:
-    """As a record keeps them. Not to be changed: all records have the same."""
+    """Return measures as a record keeps them. The result is shared by all records: do not change
+    it."""
     return _to_records(tuple(declared.items()))
 
 
@@ -117,7 +119,8 @@ def _to_records(declared: tuple[tuple[str, tuple[Measure, ...]], ...]) -> dict[s
 
 
 def from_records(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[Measure, ...]]:
-    """What another version has kept besides, or has not kept, does not matter."""
+    """Return the measures that a record has kept. Keys of another version, and keys that it lacks,
+    do not matter."""
     return {job: tuple(map(_kept, measures)) for job, measures in kept.items()}
 
 

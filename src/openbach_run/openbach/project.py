@@ -208,7 +208,7 @@ def used_networks(inventory: Inventory) -> list[str]:
 
 
 def jobs_by_entity(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
-    """What has to be installed where."""
+    """Return the jobs to install, by entity."""
     found: dict[str, set[str]] = {}
     for scenario in scenarios:
         for function in scenario.functions:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the backend answers to a scenario that it refuses or crashes on, and the same in words for a person."""
+"""The backend's answers to a scenario that it refuses or crashes on, and the same in words for a
+person."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class Refusal(Exception):
 
 
 class Crash(Exception):
-    """What makes the backend answer 500."""
+    """An error that makes the backend answer 500."""
 
     def __init__(self, kind: str, text: str, advice: str = "") -> None:
         super().__init__(text)
@@ -69,7 +70,8 @@ def near(name: str, known: Iterable[str]) -> str:
 
 @contextmanager
 def refusing(place: str) -> Iterator[None]:
-    """What the backend makes of Python's errors while it fills the row of a function."""
+    """Turn Python's errors into what the backend makes of them while it fills the row of a
+    function."""
     try:
         yield
     except Refusal as refusal:

@@ -28,7 +28,8 @@ def check(condition: str) -> None:
 
 
 def holds(condition: str, values: Mapping[str, float | str]) -> bool:
-    """Whether it does; not where it cannot be computed, a value being absent or no number."""
+    """Return whether a condition holds. It does not where it cannot be computed: a value is absent
+    or no number."""
     try:
         return bool(_value(_parsed(condition), values))
     except (TypeError, ArithmeticError):
@@ -37,7 +38,7 @@ def holds(condition: str, values: Mapping[str, float | str]) -> bool:
 
 @cache
 def names(condition: str) -> frozenset[str]:
-    """Of the arguments in it."""
+    """Return the names of the arguments in a condition."""
     return frozenset(node.id for node in ast.walk(_parsed(condition)) if isinstance(node, ast.Name))
 
 

@@ -140,7 +140,7 @@ class Scenario:
         return self.with_constants(dict.fromkeys(self._followers, ""))
 
     def as_stored(self) -> dict[str, Any]:
-        """What the backend answers, and what GET gives back."""
+        """Return the scenario as the backend answers with it, and as GET gives it back."""
         return {
             "name": self.name,
             "description": self.description,
@@ -164,7 +164,8 @@ def _without(function: Mapping[str, Any], absent: set[int]) -> dict[str, Any]:
 
 
 def is_place(name: str) -> bool:
-    """Whether a scenario's name can be that of a directory and a part of an address, and shows as what it is."""
+    """Return whether a scenario's name can be the name of a directory and a part of an address, and
+    shows as what it is."""
     return name.isprintable() and name not in ("", ".", "..") and not {"/", "\\"} & {*name}
 
 
@@ -174,7 +175,8 @@ def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
 
 
 def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:
-    """In place of a job's argument, which is a list. Raises what `with_constants` expects where none is there."""
+    """Return the tree with a value in place of a job's argument, which is a list. Raises what
+    `with_constants` expects where none is there."""
     key, *rest = path
     if not rest and not isinstance(tree[key], list):
         raise ValueError(f"{key} is no argument")

@@ -48,7 +48,8 @@ def check(at: str, value: Any, shape: Shape) -> None:
 
 
 def faults(value: Any, shape: Shape, place: str = "") -> Iterator[str]:
-    """What is wrong with the value, each with its place in it: `values.cipher: 1 should be a text`."""
+    """Yield what is wrong with the value, each with its place in it: `values.cipher: 1 should be a
+    text`."""
     at = f"{place}: " if place else ""
     if "enum" in shape and value not in shape["enum"]:
         known = list(map(str, shape["enum"]))
@@ -92,7 +93,7 @@ def _types(shape: Shape) -> list[str]:
 
 
 def _in_words(shape: Shape) -> str:
-    """What is right: `a whole number from 68 to 65535 bytes, or null`."""
+    """Return what is right, in words: `a whole number from 68 to 65535 bytes, or null`."""
     if "enum" in shape:
         return f"one of {', '.join(map(str, shape['enum']))}"
     words = ", or ".join(TYPES[one][1] for one in _types(shape))

@@ -106,7 +106,8 @@ class Source(NamedTuple):
 
 
 def is_source(path: Path) -> bool:
-    """Whether a YAML file is a scenario rather than a campaign. Raises InputError for a file that cannot be read."""
+    """Return whether a YAML file is a scenario rather than a campaign. Raises InputError for a file
+    that cannot be read."""
     content = read_texts(path)
     return isinstance(content, dict) and "scenarios" not in content and bool(SHAPES.keys() & content.keys())
 
@@ -134,7 +135,8 @@ def read_source(path: Path, heirs: tuple[Path, ...] = ()) -> Source:
 
 
 def _without(inherited: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """What is inherited, without the names that the file itself makes something else: an argument a constant, say."""
+    """Return what is inherited, without the names that the file itself declares as something else:
+    an argument as a constant, say."""
     moved = {
         key: {name for other in DECLARED if other != key for name in content.get(other, {})} for key in DECLARED
     } | {"values": set(content.get("constants", {}))}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the backend checks when a scenario is started with values."""
+"""The backend's checks when a scenario is started with values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from openbach_run.openbach.values import job_values, jobs_started, kind_of, leav
 
 
 def check_values(scenario: Scenario, values: Mapping[str, str], jobs: Mapping[str, Job]) -> None:
-    """What the backend checks when a scenario is started. Raises Malformed. Sub-scenarios are checked when they start."""
+    """Check the values as the backend does when a scenario is started. Raises Malformed.
+    Sub-scenarios are checked when they start."""
     for name in values:
         if name not in scenario.arguments:
             text = "A value was provided for an Argument that is not defined for this Scenario."
@@ -36,8 +37,8 @@ def check_values(scenario: Scenario, values: Mapping[str, str], jobs: Mapping[st
 
 
 def names_used(scenario: Scenario, jobs: Mapping[str, Job]) -> list[set[str]]:
-    """For every value of the scenario that `check_values` looks at, the names that it follows from: two starts with the same
-    values of these names have the same value there."""
+    """Return the names that each value follows from, for every value that `check_values` looks at:
+    two starts with the same values of these names have the same value there."""
     found: dict[tuple[int, str], set[str]] = {}
     for one in (scenario, scenario.spelled_out):
         for index, function in enumerate(one.functions):

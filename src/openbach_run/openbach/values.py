@@ -43,7 +43,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def kind_of(function: Mapping[str, Any]) -> str:
-    """What a function does, the key of its body."""
+    """Return what a function does: the key of its body."""
     (kind,) = function.keys() - {"id", "label", "wait", "on_fail"}
     return str(kind)
 
@@ -108,7 +108,8 @@ def jobs_started(function: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, A
 
 
 def job_values(command: Command, arguments: Mapping[str, Any]) -> Iterator[tuple[Argument, Any]]:
-    """Every single value of job arguments in stored form, with what it is given to."""
+    """Return every single value of job arguments in stored form, with the argument that it is given
+    to."""
     for name, value in arguments.items():
         if name in command.subcommands:
             yield from job_values(command.subcommands[name], value)
