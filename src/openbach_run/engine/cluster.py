@@ -67,8 +67,8 @@ class Died(Exception):
 
 
 class Workers:
-    """Those of a cluster: who is there, who has nothing to do, and what is known of them. All engines of a command share them,
-    as `_client`."""
+    """The workers of a cluster: which are there, which have nothing to do, and what is known of
+    them. All engines of a command share them, as `_client`."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -116,7 +116,7 @@ class Workers:
                     self.give(address)
 
     def others(self, worker: str) -> Collection[str]:
-        """That have passed a check."""
+        """Return the other workers that have passed a check."""
         return (self.unchecked.keys() & self.there) - {worker}
 
     def wish(self, checked: str | None) -> Future[str]:
@@ -136,7 +136,8 @@ class Workers:
                 self._match()
 
     def lose(self, address: str) -> None:
-        """It gets no more runs, unless it is there when we look again and is not wrong."""
+        """Take a worker out: it gets no more runs, unless it is there at the next look and is not
+        wrong."""
         with self.lock:
             self.there.discard(address)
             self._free = [one for one in self._free if one != address]
@@ -244,7 +245,8 @@ class ClusterEngine:
         return outcome
 
     def _executed(self, spec: Mapping[str, Any], checked: str | None = None) -> tuple[str, Outcome, bytes]:
-        """By the worker of this address; if it is to check another one, by one that has passed a check."""
+        """Execute a run on the next free worker, and return that worker's address, the outcome and
+        the files. To check the worker `checked`, it is another one that has passed a check."""
         self._expect_right_ones()
         for _ in range(DEATHS_LIMIT):
             worker = self._awaited(self._workers.wish(checked))

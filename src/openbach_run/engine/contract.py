@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every engine is and answers."""
+"""The contract of all engines: what each has and answers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to. `error` is None when the scenario ended `Finished Ok` and the kernel has not complained, else
-    text for a person."""
+    """The outcome of a run. `error` is None when the scenario ended `Finished Ok` and the kernel
+    has not complained, else text for a person."""
 
     status: str
     virtual_s: float
@@ -38,7 +38,7 @@ class Withdrawn(Exception):
 
 
 class Engine(Protocol):
-    """What executes a run."""
+    """An executor of runs."""
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
         """Everything outside the scenario that the packets of a run which uses these depend on."""
@@ -50,8 +50,8 @@ class Engine(Protocol):
     def prepare(self, progress: Progress) -> None: ...
 
     def look(self) -> str:
-        """As `prepare`, for what a run's name depends on, but makes and changes nothing: what would have to be made, "" if
-        nothing."""
+        """Return the name of what would have to be made before a run's name is known; "" if
+        nothing. Like `prepare`, but makes and changes nothing."""
         ...
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:

@@ -72,7 +72,8 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Host:
-    """What this host's kernel has for a run: the names of FEATURES, and of congestion controls that a host may have."""
+    """The abilities of this host's kernel: the names of FEATURES, and of congestion controls that a
+    host may have."""
 
     features: frozenset[str]
     congestion_controls: frozenset[str]
@@ -83,7 +84,8 @@ class Host:
 
 
 def ensure_boundary(root: Path) -> Boundary:
-    """In the first mode that this host allows. Raises SetupError, which says why none works."""
+    """Return the boundary in the first mode that this host allows. Raises SetupError, which says
+    why none works."""
     asked = os.environ.get(VARIABLE)
     if asked not in (None, "", *MODES):
         raise SetupError(f"{VARIABLE}={asked}: none of {', '.join(MODES)}")
@@ -113,7 +115,8 @@ def host(boundary: Boundary, root: Path) -> Host:
 
 
 def _run(boundary: Boundary, root: Path, *program: str) -> subprocess.CompletedProcess[str]:
-    """With an empty directory in place of a run's and of the code."""
+    """Run a program in the boundary, with an empty directory in place of a run's directory and of
+    the code."""
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
         command: Sequence[str] = boundary.command("", root, Path(name), Path(name), *program)
         with subprocess.Popen(

@@ -156,7 +156,8 @@ class Watch:
         return sum(programs.values())
 
     def _host(self, pid: int, process_1: int) -> str:
-        """By the process's network namespace, to which process 1 has given a name."""
+        """Return the host of a process, by its network namespace, to which process 1 has given a
+        name."""
         namespace = os.stat(f"/proc/{pid}/ns/net").st_ino
         if namespace not in self._hosts:
             self._hosts = {
@@ -166,7 +167,8 @@ class Watch:
 
 
 def descendants(pid: int, depth: int = 0) -> Iterator[tuple[int, int, int]]:
-    """Of a process: how far below it (0 is a child), process id, and its parent's."""
+    """Yield the descendants of a process: how far below it (0 is a child), process id, and the
+    parent's."""
     with suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():

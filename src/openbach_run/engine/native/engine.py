@@ -34,7 +34,8 @@ PYTHON = ("/usr/bin/python3", "-SB", "-c", MAIN)
 
 
 class NativeEngine(VirtualEngine):
-    """As the virtual engine, without a kernel of its own. One run at a time: runs share this machine's CPUs."""
+    """The engine that runs on this machine's own kernel. One run at a time: runs share this
+    machine's CPUs."""
 
     _boundary: Boundary | None = None
 
@@ -55,7 +56,7 @@ class NativeEngine(VirtualEngine):
 
     @property
     def host(self) -> Host:
-        """What this host's kernel has, once prepared."""
+        """The abilities of this host's kernel, once prepared."""
         assert self._boundary
         return host(self._boundary, self.image.root)
 

@@ -132,7 +132,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def map_ids(child: int) -> None:
-    """All of this user's ids are those inside; an ordinary user has one, which is root's inside."""
+    """Map the ids of a child's user namespace: all of this user's ids, or for an ordinary user the
+    one that is root's inside."""
     with suppress(OSError):
         write(f"/proc/{child}/uid_map", ALL_IDS)
         write(f"/proc/{child}/gid_map", ALL_IDS)
@@ -150,7 +151,7 @@ def join(cgroup: str, child: int) -> None:
 
 
 def remove(cgroup: str) -> None:
-    """As soon as its last process has ended."""
+    """Remove a control group as soon as its last process has ended."""
     end_s = time.monotonic() + REMOVAL_LIMIT_S
     while os.path.exists(cgroup) and time.monotonic() < end_s:
         try:

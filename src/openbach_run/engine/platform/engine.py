@@ -95,7 +95,7 @@ class ControllerEngine:
         progress(f"{where}: OpenBACH {self._version} is ready", 1)
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
-        """What of a platform is known over its API."""
+        """Return what is known of a platform over its API."""
         return {
             "engine": "controller",
             "controller": self._controller.access.url,
@@ -433,8 +433,10 @@ def _version(said: str, form: str | None) -> str:
 
 @dataclass(frozen=True)
 class _Order:
-    """What is started for a run. Where constants have other values than in the scenario's file, the scenarios with these
-    have names of their own on the platform: others may use the scenario under its own name meanwhile."""
+    """The scenario and arguments that are started for a run.
+
+    Where constants have other values than in the scenario's file, the scenarios with these have
+    names of their own on the platform: others may use the scenario under its own name meanwhile."""
 
     scenarios: list[dict[str, Any]]
     """In stored form: sub-scenarios first, the one to start last."""
@@ -447,7 +449,8 @@ class _Order:
         return str(self.scenarios[-1]["name"])
 
     def is_of(self, instance: Mapping[str, Any]) -> bool:
-        """Whether an instance was started by this order. A controller shows constants among the arguments."""
+        """Return whether an instance was started by this order. A controller shows constants among
+        the arguments."""
         shown = {argument["name"]: argument["value"] for argument in instance["arguments"]}
         return bool(instance["scenario_name"] == self.name and self.arguments.items() <= shown.items())
 
@@ -480,7 +483,7 @@ def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
 
 
 def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[str, str]:
-    """What the constants of the files come to on the satellite of these values."""
+    """Return what the constants of the files come to on the satellite of these values."""
     constants = defaults_of(own)
     orbit = values.get(ORBIT, constants.get(ORBIT, ""))
     return in_force({**constants, ORBIT: orbit}, read_presets([orbit], Additions().all("satellites"))) | {
@@ -568,7 +571,7 @@ class _Events:
 
 
 def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, Any]]:
-    """All that an instance shows to have happened, as far as it still shows."""
+    """Return the events that an instance shows, as far as it still shows them."""
     number = {"scenario_instance_id": instance["scenario_instance_id"]}
     arguments = {argument["name"]: argument["value"] for argument in instance["arguments"]}
     name = instance["scenario_name"]

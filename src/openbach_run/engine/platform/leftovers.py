@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What still runs on a platform's hosts although nothing should: jobs and scenario instances, and the commands that end them.
+"""Jobs and scenario instances that still run on a platform's hosts although nothing should, and the
+commands that end them.
 
-OpenBACH loses a stop that reaches a job while it is being started: the job stays, its port stays taken, and each later
-run on these hosts fails.
-"""
+OpenBACH loses a stop that reaches a job while it is being started: the job stays, its port stays
+taken, and each later run on these hosts fails."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def running_scenarios(controller: Controller, project: str, names: Collection[st
 
 
 def told(jobs: Sequence[RunningJob], scenarios: Mapping[int, str]) -> list[str]:
-    """What runs and how to end it (commands of OpenBACH's auditorium scripts), a line each."""
+    """Return a line for each that runs: what it is, and the command of OpenBACH's auditorium
+    scripts that ends it."""
     lines = [
         f"scenario instance {number} ({name}) is running; end it with: {stop_scenario_command(number)}"
         for number, name in scenarios.items()

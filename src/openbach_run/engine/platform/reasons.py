@@ -69,7 +69,7 @@ def _functions(instance: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _where(job: Mapping[str, Any], collectors: Sequence[str], instance: Mapping[str, Any]) -> str:
-    """Where a person finds what could not be read here."""
+    """Return where a person finds what could not be read here."""
     text = f"its log is in /var/log/openbach/{job['name']}_*.log on its agent {job.get('agent') or job['entity']}"
     if not collectors:
         return text
@@ -138,7 +138,7 @@ def _line(source: Mapping[str, Any]) -> LogLine:
 
 
 def _controller_lines(controller: Controller, instance: Mapping[str, Any]) -> list[str]:
-    """What the controller's own programs have logged as errors since the instance began."""
+    """Return the errors that the controller's own programs have logged since the instance began."""
     with suppress(Refused, Lost, ValueError, TypeError):
         begun = datetime.fromisoformat(str(instance["start_date"]))
         delay_ms = round((datetime.now(UTC) - begun).total_seconds() * 1000) + 1000

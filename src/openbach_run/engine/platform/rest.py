@@ -75,7 +75,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Access:
-    """Where a controller is and who logs in. Passwords are kept out of its text."""
+    """The address of a controller, and who logs in. Passwords are kept out of its text."""
 
     url: str
     """With a slash at its end: http://172.20.34.80:8000/"""
@@ -258,7 +258,7 @@ class Controller:
             raise Refused(answer.status, f"{text}Port {CONTROLLER_PORT} is its usual one") from None
 
     def _words(self, answer: Answer, method: str, route: str) -> str:
-        """What a refusal means, with the controller's own reason."""
+        """Return the meaning of a refusal, with the controller's own reason."""
         reason = _said(answer)
         match answer.status:
             case 401:
@@ -278,7 +278,8 @@ class Controller:
 
 
 def _patiently(send: Callable[[], T], limit_s: float | None = None) -> T:
-    """What `send` returns. Repeats it, for LOST_LIMIT_S if no other limit is given, while it raises Lost."""
+    """Return what `send` returns. While it raises Lost it is repeated, for LOST_LIMIT_S if no other
+    limit is given."""
     end_s, pause_s = time.monotonic() + (LOST_LIMIT_S if limit_s is None else limit_s), RETRY_S
     while True:
         try:
@@ -325,7 +326,8 @@ def _said(answer: Answer) -> str:
 
 
 def _entities(entities: Any) -> list[str]:
-    """Of HTTP 422: entities without an agent, or with the jobs that their agents lack."""
+    """Return the entities of an answer 422, in words: those without an agent, or with the jobs that
+    their agents lack."""
     if isinstance(entities, dict):
         return [f"{name} lacks {', '.join(map(str, entry.get('jobs', [])))}" for name, entry in entities.items()]
     return [", ".join(map(str, entities))] if isinstance(entities, list) else []

@@ -58,7 +58,7 @@ def looking_only() -> Iterator[None]:
 
 
 def looks_only() -> bool:
-    """Whether nothing is to be made now."""
+    """Return whether nothing is to be made now."""
     return _LOOKS_ONLY.get()
 
 
@@ -75,7 +75,7 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
 
 
 def _made(place: Path, make: Callable[[Path], None], missing: Callable[[], None] = lambda: None) -> Path:
-    """As `made_once`; calls `missing` before anything is made."""
+    """Make an entry once, like `made_once`; call `missing` before anything is made."""
     lock, unfinished = (place.with_name(place.name + suffix) for suffix in (".lock", ".unfinished"))
     with _explained(place.parent):
         if place.exists() and _is_whole(place):
@@ -118,8 +118,9 @@ def _is_whole(place: Path) -> bool:
 
 
 def damage(place: Path) -> str:
-    """What is not as it was made, in words; "" if all is. What an earlier version made without a manifest gets one if it
-    can be read."""
+    """Return what is not as it was made, in words; "" if all is.
+
+    An entry that an earlier version made without a manifest gets one if it can be read."""
     looked = _looked(place)
     try:
         with _manifest(place).open(encoding="utf-8") as manifest:
@@ -153,7 +154,7 @@ def _manifest(place: Path) -> Path:
 
 
 def _write_manifest(place: Path, directory: Path) -> None:
-    """For `place`, of what is in `directory`, which is to become it."""
+    """Write the manifest of `place`, from the content of `directory`, which is to become it."""
     hashes, new = _hashes(directory), place.with_name(place.name + ".manifest.new")
     new.write_text(f"{_looked(directory)}\n{json.dumps(hashes, indent=0, sort_keys=True)}\n", encoding="utf-8")
     new.replace(_manifest(place))

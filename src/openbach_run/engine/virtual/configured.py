@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Debian configures of packages when it installs them, as far as jobs need it, without running their scripts.
+"""The configuration that Debian gives to packages when it installs them, as far as jobs need it, without their scripts.
 
 Maintainer scripts want root, and do what depends on the machine. What of them matters in a guest is said in a few forms, which
 are read here: alternatives (`update-alternatives --install`), users and groups (`adduser --system`, sysusers.d, the lists of
@@ -75,7 +75,7 @@ def configure(root: Path, scripts: Mapping[str, str], files: Mapping[str, str]) 
 
 
 def alternatives(scripts: Iterable[str]) -> list[Alternative]:
-    """Of all scripts; of one link the one with the highest priority."""
+    """Return the alternatives of all scripts; of one link the one with the highest priority."""
     best: dict[str, Alternative] = {}
     for text in sorted(scripts):
         for words in _calls(text, "update-alternatives"):
@@ -115,8 +115,8 @@ def _calls(text: str, *programs: str) -> Iterator[list[str]]:
 
 
 def link(root: Path, found: Iterable[Alternative]) -> None:
-    """As Debian does it: the link leads to one in /etc/alternatives, and that to the program. What a package has at the place
-    stays."""
+    """Make the links of alternatives as Debian does: a link leads to one in /etc/alternatives, and
+    that to the program. A package's own file at the place stays."""
     (root / ALTERNATIVES).mkdir(parents=True, exist_ok=True)
     for one in found:
         place, target = root / one.link.lstrip("/"), root / one.target.lstrip("/")
@@ -153,7 +153,8 @@ def accounts(root: Path, scripts: Iterable[str], files: Mapping[str, str]) -> Ac
 
 
 def _number(name: str, taken: set[int]) -> int:
-    """From the name; of two names with the same, the second in order gets the next."""
+    """Return a free number that follows from the name; of two names with the same number, the
+    second in order gets the next."""
     first = zlib.crc32(name.encode()) % len(SYSTEM_IDS)
     numbers = [SYSTEM_IDS[(first + step) % len(SYSTEM_IDS)] for step in range(len(SYSTEM_IDS))]
     return next(number for number in numbers if number not in taken)

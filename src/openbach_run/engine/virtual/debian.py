@@ -101,7 +101,7 @@ def _ensure_tools(tools: Mapping[str, str], install: bool) -> None:
 
 
 def _without_apt(missing: Sequence[str]) -> str:
-    """What a system without Debian's tools can do, in the words of its own package manager."""
+    """Return what a system without Debian's tools can do, in the words of its own package manager."""
     found = [words for manager, words in OTHER_SYSTEMS.items() if shutil.which(manager)]
     bundle = "A bundle, made on Debian or Ubuntu, runs here as it is: docs/bundle.md"
     if not found:
@@ -353,13 +353,13 @@ class Apt:
         return None if found is None or found[1] == "(none)" else found[1]
 
     def has(self, name: str) -> bool:
-        """Whether apt would install a package of that name, or one that provides it."""
+        """Return whether apt would install a package of that name, or one that provides it."""
         shown = self._apt(f"looking for {name}", "showpkg", name, program="apt-cache")
         return self.candidate(name) is not None or bool(shown.partition("Reverse Provides:")[2].strip())
 
     def source_files(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Of an apt of the kind SOURCE: `name version` of every source package with one of these names → its files' paths on
-        the mirror, with their SHA-256."""
+        """Return the files of source packages with one of these names: by `name version` their
+        paths on the mirror, with their SHA-256. For an apt of the kind SOURCE."""
         shown = self._apt("reading Debian's source packages", "showsrc", "--only-source", *names, program="apt-cache")
         found = {}
         for stanza in shown.split("\n\n"):

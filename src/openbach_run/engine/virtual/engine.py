@@ -129,8 +129,8 @@ class VirtualEngine:
             raise SetupError(f"setting up the engine: {error}") from error
 
     def look(self) -> str:
-        """As `prepare`, but makes nothing and cannot run: the name of the first thing that would have to be made, "" if all
-        is there. Raises InputError, SetupError."""
+        """Return the name of the first thing that would have to be made, "" if all is there. Like
+        `prepare`, but makes nothing and cannot run. Raises InputError, SetupError."""
         try:
             with looking_only():
                 self._make_what_is_missing(lambda text, part: None)
@@ -181,7 +181,7 @@ class VirtualEngine:
             yield
 
     def kernel_build(self) -> KernelBuild:
-        """What makes the kernel."""
+        """Return the maker of the kernel."""
         return KernelBuild(
             self._cache,
             self._repository / "kernel",
@@ -190,7 +190,8 @@ class VirtualEngine:
         )
 
     def tree(self) -> Tree:
-        """What makes the guest tree, with the packages of this checkout and of the engine's code."""
+        """Return the maker of the guest tree, with the packages of this checkout and of the
+        engine's code."""
         wanted = self._packages()
         return Tree(
             self._cache,
@@ -207,8 +208,8 @@ class VirtualEngine:
         return ensure_modules(self._cache, self._kernel, kernel_dir, self._code_folders, self._jail, progress)
 
     def _packages(self) -> dict[str, str]:
-        """Of our own folders, so that one guest tree serves all that is run here, and of those that a user adds. Each has
-        with it what wants it, in words."""
+        """Return the Debian packages of our own folders and of those that a user adds, each with
+        what wants it, in words. Ours are all there, so that one guest tree serves every run."""
         ours = Additions((self._repository,))
         folders = [folder for kind in DESCRIBED for folder in ours.all(kind).values()]
         folders += [*self._code_folders.values(), *(folder / "files" for folder in ours.all("jobs").values())]
@@ -231,7 +232,8 @@ class VirtualEngine:
         return self._identities[key]
 
     def _not_locked(self, packages: Iterable[str]) -> dict[str, str]:
-        """What a run that uses these packages has of others than the locked ones, if anything."""
+        """Return the packages of a run that are not the locked ones, in words under the key of a
+        record; {} if all are."""
         used = self.image.used_with(packages)
         texts = [text for name, text in self.image.differing.items() if name in used]
         if self._kernel and self._kernel.differing:
@@ -455,8 +457,11 @@ class _Capture(threading.Thread):
         return None
 
     def _all(self) -> Iterator[memoryview]:
-        """In turn into two buffers, which together are as large as the pipe: the part before the last one is still there at
-        the end. It is copied only where the last one is too small for a packet."""
+        """Yield all packets as they come, in turn in two buffers, which together are as large as
+        the pipe.
+
+        So the part before the last one is still there at the end. It is copied only where the last
+        one is too small for a packet."""
         buffers = [memoryview(bytearray(PIPE_BYTES // 2)) for _ in range(2)]
         before, last = buffers[0][:0], buffers[0][:0]
         while size := self._packets.readinto(buffers[0]):
@@ -500,7 +505,7 @@ class _EventReader:
         self._lines = 0
 
     def read(self) -> bool:
-        """Whether there were any. Raises DamagedRecord."""
+        """Read the new events, and return whether there were any. Raises DamagedRecord."""
         try:
             with run_files.opened(self._run_dir, "events.jsonl") as file:
                 file.seek(self._offset)

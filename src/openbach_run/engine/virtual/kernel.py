@@ -145,7 +145,8 @@ def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
 
 
 def source_differs(lines: Sequence[Locked], package: Package) -> dict[str, str]:
-    """What of the kernel's source differs from the lock, which may have it under another name."""
+    """Return how the kernel's source differs from the lock, which may have it under another name;
+    {} if it does not."""
     if package.sha256 in [line.package.sha256 for line in lines]:
         return {}
     locked = " ".join(f"{one.package.name} {one.package.version}" for one in lines) or "none"

@@ -171,7 +171,7 @@ def _sources(said: Mapping[str, list[str]]) -> Iterator[tuple[str, Callable[[Loc
 
 
 def is_there(package: Package, archives: Path) -> bool:
-    """Whether a package's file has come whole."""
+    """Return whether a package's file has come whole."""
     file = archives / package.file_name
     return file.exists() and debian.sha256_of(file) == package.sha256
 
@@ -190,7 +190,8 @@ def fetch_current(packages: Sequence[Package], archives: Path, progress: Progres
 
 
 def differing(lines: Iterable[Locked], packages: Mapping[str, Sequence[Package]]) -> dict[str, str]:
-    """What differs from the lock, in words, by the package's name: versions, files, additions."""
+    """Return the differences from the lock, in words, by the package's name: versions, files,
+    additions."""
     locked = {(one.place, one.package.name): one.package for one in lines}
     found = {}
     for place, several in packages.items():
@@ -226,7 +227,7 @@ class Entry:
 
     @property
     def place(self) -> Path | None:
-        """Where the entry is, if it has been made."""
+        """The place of the entry; None if it has not been made."""
         if self._locked.exists():
             return self._locked
         return self._other if self._other.exists() and not self._only_locked else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a run ended: from what the guest left behind, in words for a person."""
+"""The end of a run in words for a person, from what the guest left behind."""
 
 from __future__ import annotations
 

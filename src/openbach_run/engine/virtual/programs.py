@@ -64,7 +64,8 @@ def ensure_programs(
 
 
 def _recipes(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """What a folder's description says of programs. Raises InputError for a name that is a path: files are called so."""
+    """Return the recipes of programs in a folder's description. Raises InputError for a name that
+    is a path: files are called so."""
     recipes: dict[str, Mapping[str, Any]] = description(folder).get("programs", {})
     for program, recipe in recipes.items():
         for name in (program, *recipe.get("also", ())):
@@ -106,7 +107,8 @@ def _of_this_machine(folder: Path, named: str, root: Path) -> Path:
 
 
 def _lacking(file: Path, root: Path) -> list[str]:
-    """What a program wants that the guest tree has not, as the tree's own loader says, which only loads: nothing of it runs."""
+    """Return what a program wants that the guest tree has not, as the tree's own loader says, which
+    only loads: nothing of it runs."""
     with file.open("rb") as opened:
         if opened.read(4) != b"\x7fELF":
             return []  # a script
@@ -177,7 +179,8 @@ def _from_registry(
 
 
 def _toolchains() -> list[Path]:
-    """What Python, Cargo and Go are in, where a user has them of his own: not his caches, settings and credentials."""
+    """Return the folders of Python, Cargo and Go, where a user has them of his own: not his caches,
+    settings and credentials."""
     found = [Path(sys.base_prefix), _rustup() / "toolchains"]
     if cargo := shutil.which("cargo"):
         found.append(Path(cargo).parent)
