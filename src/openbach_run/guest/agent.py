@@ -134,7 +134,7 @@ class GuestAgents:
             self._serve(STOP_LIMIT_US)
 
     def record(self, job: JobInstance) -> dict[str, Any]:
-        """What was started where, and what became of it."""
+        """Return what was started where, and how it ended."""
         process = self.processes[job.id]
         return {
             "job": job.job,
@@ -233,7 +233,8 @@ class GuestAgents:
                 return
 
     def _stop(self, process: Process) -> Procedure:
-        """As a real agent does: end the job's children, then the job, then run its command_stop."""
+        """Stop a job as a real agent does: end its children, then the job, then run its
+        command_stop."""
         if process.exit_code is None:
             children = [*_descendants(process.pid)]
             yield from _end(children, CHILDREN_GRACE_US)

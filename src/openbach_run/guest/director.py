@@ -130,7 +130,7 @@ class JobInstance:
 
 
 class Agents(Protocol):
-    """What runs jobs, and what time it is there. Times are microseconds since the run began."""
+    """The agents that run jobs, and their clock. Times are microseconds since the run began."""
 
     def now_us(self) -> int: ...
 
@@ -254,7 +254,7 @@ class Director:
         raise CannotGoOn(f"not finished after {self.limit_us / SECOND_US:g} s: " + "; ".join(self._unfinished(root)))
 
     def _unfinished(self, run: ScenarioInstance) -> Iterator[str]:
-        """What still runs or waits, in words."""
+        """Return what still runs or waits, in words."""
         for row in run.rows:
             name = _name(row.function)
             if row.status is FunctionStatus.SCHEDULED:
@@ -491,9 +491,8 @@ class Director:
         return rows[-1]
 
     def _instance_id(self, run: ScenarioInstance, path: list[int]) -> int:
-        """What function ids stand for as a job's argument: [3] for what function 3 started here, [2, 0] for what
-        function 0 started in the sub-scenario of function 2.
-        """
+        """Return the instance that function ids stand for as a job's argument: [3] is what function
+        3 started here, [2, 0] what function 0 started in the sub-scenario of function 2."""
         *outer, number = path
         for step in outer:
             scenario = self._latest(run, step).scenario
@@ -530,7 +529,7 @@ Rows = list[FunctionInstance]
 
 
 def _rows(run: ScenarioInstance, number: int) -> Rows:
-    """All executions of a function, the first one first."""
+    """Return all executions of a function, the first one first."""
     return [row for row in run.rows if row.function.id == number]
 
 

@@ -107,13 +107,14 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
 
 
 def _begin_after(began_ns: int) -> int:
-    """When a run begins whose preparation has taken longer than that: at a whole second."""
+    """Return when a run begins whose preparation has taken longer than that: at a whole second."""
     now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     return began_ns if now_ns < began_ns else (now_ns // SECOND_NS + 1) * SECOND_NS
 
 
 def _load_modules(names: Sequence[str]) -> None:
-    """Of those that have one: a congestion control may be the kernel's own. Raises ModuleRefused."""
+    """Load the kernel modules of the congestion controls that have one: others are the kernel's
+    own. Raises ModuleRefused."""
     libc = ctypes.CDLL(None, use_errno=True)
     for name in names:
         if not os.path.exists(file := f"{MODULES}/{name}.ko"):
@@ -135,7 +136,7 @@ def _answer_no_kernel() -> None:
 
 
 def _kernel_log(libc: ctypes.CDLL) -> list[str]:
-    """Its lines, without level and time."""
+    """Return the lines of the kernel's log, without level and time."""
     log = ctypes.create_string_buffer(LOG_BYTES)
     libc.klogctl(READ_ALL, log, LOG_BYTES - 1)
     return [line.partition("] ")[2] for line in log.value.decode(errors="replace").splitlines()]
@@ -149,15 +150,15 @@ def _wait_until(time_ns: int) -> None:
 
 
 def _let_no_module_in() -> None:
-    """From here on. A module is code in the host's process: the jail around that holds, but none is needed. (`open` would
-    make calls that fail, and those cost time.)"""
+    """Let no module in from here on. A module is code in the host's process: the jail around that
+    holds, but none is needed. (`open` would make calls that fail, and those cost time.)"""
     file = os.open("/proc/sys/kernel/modules_disabled", os.O_WRONLY)
     os.write(file, b"1")
     os.close(file)
 
 
 def _place_link_files(texts: dict[str, str]) -> None:
-    """Where the values of the arguments say that they are."""
+    """Write the link files where the values of the arguments say that they are."""
     os.makedirs(LINK_FILES, exist_ok=True)
     for name, text in texts.items():
         with open(f"{LINK_FILES}/{name}", "w") as file:

@@ -112,14 +112,15 @@ def _make_place() -> int:
 
 @contextmanager
 def in_place(mount_fd: int) -> Iterator[None]:
-    """What is started in here sees the files of that host (see `make_places`), and no network."""
+    """Run the block with the files of that host (see `make_places`), and no network."""
     with _home():
         _setns(mount_fd, CLONE_NEWNS)
         yield
 
 
 def make_writable(directory: str) -> None:
-    """On the present host, what all see at `directory` (or behind a link there): what this host changes of it is its own."""
+    """Give the present host changes of its own at `directory` (or behind a link there), over what
+    all hosts see."""
     lower = os.path.realpath(directory)
     if os.path.islink(directory):
         os.unlink(directory)
@@ -189,7 +190,7 @@ def _allow_congestion_controls(typed: list[str]) -> None:
 
 @contextmanager
 def inside(namespace: Namespace) -> Iterator[None]:
-    """What is done and started in here is done and started on that host."""
+    """Run the block on that host: what is done and started in it is done and started there."""
     with _home():
         _setns(namespace.net_fd, CLONE_NEWNET)
         _setns(namespace.mount_fd, CLONE_NEWNS)
@@ -230,7 +231,7 @@ def _make_namespace(name: str, mount_fd: int, forwarding: bool, typed: list[str]
 
 
 def _own_directories() -> None:
-    """In the present mount namespace."""
+    """Mount a host's own directories in the present mount namespace."""
     _mount("tmpfs", CHANGES, "tmpfs", MS_NOSUID_NODEV_NOEXEC)
     for place in OVERLAID:
         upper = f"{CHANGES}/{place.replace('/', '_')}"
@@ -271,7 +272,8 @@ def _set(sysctls: dict[str, str], host: str | None, typed: list[str]) -> None:
 
 
 def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
-    """On the interfaces that have an IPv6 address, which is theirs at once: nobody is asked whether it has another owner."""
+    """Switch IPv6 on for the interfaces that have an IPv6 address, which is theirs at once: nobody
+    is asked whether it has another owner."""
     ports = [port.name for port in host.interfaces if port.ipv6]
     if not ports:
         return
@@ -346,7 +348,8 @@ def _route(route: Route) -> str:
 
 
 def _rules(host: Host, family: str) -> list[str]:
-    """Of one family, -4 or -6, as options of `ip` are; a rule for all addresses is of both."""
+    """Return the rules of one family, -4 or -6, as options of `ip`; a rule for all addresses is of
+    both."""
     lines = []
     for number, rule in enumerate(host.rules):
         words = {"from": rule.source or "all", "to": rule.destination, "lookup": rule.table}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the playbooks of a run's jobs do on hosts beside packages: files in place, before the run begins.
+"""The tasks of a run's playbooks on hosts beside packages: files in place, before the run begins.
 
-A command that fails ends nothing: a job may do without. What it said is in setup.log, and is shown if the job fails.
-"""
+A command that fails ends nothing: a job may do without. What it said is in setup.log, and is shown
+if the job fails."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ def prepare(collect_agent_directory: str) -> None:
 
 
 def _use_argparse() -> None:
-    """As most jobs do: what it compiles and looks up at its first use is there for all of them."""
+    """Use argparse as most jobs do: what it compiles and looks up at its first use is there for all
+    of them."""
     import argparse
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -51,7 +52,7 @@ def _use_argparse() -> None:
 
 
 def runs(command_line: Sequence[str]) -> bool:
-    """Whether a command line is a Python script that can be run this way."""
+    """Return whether a command line is a Python script that can be run this way."""
     return len(command_line) > 1 and command_line[0] == PYTHON and os.path.isfile(command_line[1])
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What OpenBACH's jobs time_series, histogram and comparison ask a collector for, answered from the statistics that the
-jobs of this run have sent so far. A real agent has its own data_access and never sees this one.
+"""The part of OpenBACH's data_access that its jobs time_series, histogram and comparison use, over
+the statistics that the jobs of this run have sent so far. A real agent has its own data_access and
+never sees this one.
 
-What other post-processing jobs need, days of an agent's statistics in a database, is refused in words.
-"""
+Other post-processing jobs need days of an agent's statistics in a database; they are refused in
+words."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Statistics:
         columns: Iterable[str] | None = None,
         **others: Any,
     ) -> Curves:
-        """All in one; `columns` has legends, in order. Ends the job if these jobs have not sent the fields."""
+        """Return all curves in one; `columns` has their legends, in order. Ends the job if these
+        jobs have not sent the fields."""
         if others or not job_instances:
             sys.exit(REFUSED)
         found = list(_curves(job_instances, suffix, fields))
@@ -59,7 +61,7 @@ class Statistics:
         ])  # fmt: skip
 
     def fetch(self, *given: Any, **named: Any) -> Iterator[Curves]:
-        """Each by itself."""
+        """Yield the curves, each by itself."""
         for curve in self.fetch_all(*given, **named).curves:
             yield Curves([curve])
 
@@ -68,7 +70,8 @@ class Statistics:
 
 
 def _curves(job_instances: Sequence[int], suffix: str | None, fields: Sequence[str] | None) -> Iterator[Curve]:
-    """Of each job instance, suffix and field that was sent as a number. `suffix` "" takes what has none."""
+    """Return a curve for each job instance, suffix and field that was sent as a number. `suffix` ""
+    takes what has none."""
     found: dict[tuple[int, str, str], tuple[list[float], list[float]]] = {}
     with open(os.environ["OPENBACH_STATISTICS"]) as file:
         lines = [json.loads(line) for line in file]
@@ -100,7 +103,7 @@ class Curves:
         return self._drawn(axis, lambda one: axis.plot(one[1], one[2], label=one[0]), "Time (s)", label, legend)
 
     def plot_histogram(self, axis: Any, label: str | None = None, bins: int = 10, legend: bool = True) -> Any:
-        """Which part of the values is in each of `bins` intervals."""
+        """Plot which part of the values is in each of `bins` intervals."""
 
         def draw(one: Curve) -> None:
             weights = [1 / len(one[2])] * len(one[2])
@@ -111,7 +114,7 @@ class Curves:
     def plot_cumulative_histogram(
         self, axis: Any, label: str | None = None, bins: int = 10, legend: bool = True
     ) -> Any:
-        """Which part of the values is at most that."""
+        """Plot which part of the values is at most that."""
 
         def draw(one: Curve) -> None:
             axis.hist(one[2], bins=bins, density=True, cumulative=True, histtype="step", label=one[0])

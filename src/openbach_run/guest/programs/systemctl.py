@@ -180,7 +180,7 @@ def _keep(name: str, unit: Unit, tell: int) -> int:
 
 
 def _leave_output() -> None:
-    """Of the program that has asked: it may wait for the end of what it gave."""
+    """Leave the output of the program that has asked: it may wait for the end of what it gave."""
     null = os.open("/dev/null", os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)
