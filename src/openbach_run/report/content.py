@@ -148,7 +148,8 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
     measures. No table is wider than a page: the columns that do not fit go to further tables.
     """
     swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or ["scenario"]
-    records = [run.record for cell in setting.cells for run in cell.runs if run.record]
+    runs = chain.from_iterable(cell.runs for cell in setting.cells)
+    records = [run.record for run in runs if run.record]
     measured: dict[str, None] = {}  # a set that keeps the order
     for one in records:
         measured |= {name: None for name, value in one.measures.items() if value is not None}
