@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job's playbook, install_JOB.yml, installs on an agent, as far as a guest can have it.
+"""The installation of a job by its playbook, install_JOB.yml, as far as a guest can have it.
 
     Debian packages    of apt, and of pip where Debian has the module as python3-MODULE
     commands           that make files on a host (file, copy, template, lineinfile, command, shell, …), for a shell
@@ -109,7 +109,7 @@ class Step:
 
 @dataclass
 class Installation:
-    """What a playbook comes to in a guest."""
+    """The installation that a playbook comes to in a guest."""
 
     job: str
     debian: dict[str, str] = field(default_factory=dict)
@@ -120,7 +120,8 @@ class Installation:
 
 
 def installation_of(files: Path) -> Installation | None:
-    """Of the job with these `files`, if a playbook is beside them. Raises InputError for one that is malformed."""
+    """Return the installation of the job with these `files`; None if no playbook is beside them.
+    Raises InputError for a malformed one."""
     playbook = files.parent / f"install_{files.parent.name}.yml"
     if not playbook.is_file():
         return None
@@ -236,7 +237,8 @@ def _names(value: Any) -> list[str]:
 
 
 def _arguments(value: Any) -> dict[str, Any]:
-    """Of a module: a mapping, or `key=value …` in a text. What is no `key=value` is the command, at ""."""
+    """Return the arguments of a module, from a mapping or from `key=value …` in a text. What is no
+    `key=value` is the command, at ""."""
     if isinstance(value, dict):
         return {str(key): one for key, one in value.items()}
     found: dict[str, Any] = {}
@@ -289,7 +291,7 @@ def _copy(own: Mapping[str, Any], job: str) -> Iterator[str]:
 
 
 def _template(own: Mapping[str, Any], job: str) -> Iterator[str]:
-    """As a copy; the variables in it that are known are filled in."""
+    """Take a template like a copy, with the variables in it that are known filled in."""
     edits = [
         f"-e {shlex.quote(f's|{{{{ *{name} *}}}}|{value}|g')}"
         for name, value in sorted(own["known"].items())
@@ -348,7 +350,7 @@ COMMANDS: dict[str, Callable[[Mapping[str, Any], str], Iterator[str]]] = {
 
 
 def _applies(when: Any, values: Mapping[str, Any]) -> bool:
-    """Whether a task is for the guest; what only a real installation knows is taken as if it were."""
+    """Return whether a task is for the guest. What only a real installation knows counts as true."""
     conditions = when if isinstance(when, list) else [when]
     for one in conditions:
         try:
@@ -373,7 +375,8 @@ def _rendered(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _value(expression: str, values: Mapping[str, Any]) -> Any:
-    """Of an expression that is Python's, too: names, attributes, comparisons, `a if b else c`. Raises Unknown."""
+    """Return the value of an expression that is Python's, too: names, attributes, comparisons, `a
+    if b else c`. Raises Unknown."""
     try:
         return _evaluated(ast.parse(expression.strip(), mode="eval").body, values)
     except (SyntaxError, ValueError, RecursionError, TypeError):

@@ -126,3 +126,20 @@ def test_yaml_is_read_in_one_place() -> None:
     loads = re.compile(r"\byaml\.(?:\w*load\w*|\w*Loader|compose|parse|scan)\b")
     found = {name for name, file in MODULES.items() if loads.search(file.read_text())}
     assert found == {"openbach_run.yaml_loaders"}
+
+
+RIDDLE = re.compile(r"(What|Those|Of|Likewise|Whether|How|As|By|The same|Where|From|With) ")
+"""First words of a docstring that do not say what comes back or what it is."""
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    """A stranger reads `Return the values…` and knows; `Of those…` sends him elsewhere."""
+    files = [*SOURCE.rglob("*.py"), *(SOURCE.parent / "jobs").rglob("*.py")]
+    shown = []
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                said = ast.get_docstring(node) or ""
+                if RIDDLE.match(said):
+                    shown.append(f"{file.relative_to(SOURCE.parent)}: {said.splitlines()[0]}")
+    assert not shown
