@@ -252,8 +252,9 @@ def as_claimed(campaigns: Campaigns, choice: Choice, assumptions: Mapping[str, A
     for one, _ in chosen:
         for name, instead in one.read.items():
             claimed.update((name, value) for value in instead)
-    # The way back: argument and value that was run → value of the claim.
-    back = {(name, _run_for(name, value, chosen)): value for name, value in claimed}
+    # The way back: argument and value that was run → value of the claim. Sorted, so that of two
+    # claims' values which were run as one, the same wins in every process.
+    back = {(name, _run_for(name, value, chosen)): value for name, value in sorted(claimed)}
     alternatives = [one for one, _ in chosen]
     cells = []
     for cell in campaigns.cells:

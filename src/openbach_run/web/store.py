@@ -288,16 +288,9 @@ class Database:
 
     def stored(self, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
         """Return scenarios in stored form by name, in the given versions."""
-        return self._versions("stored", versions)
-
-    def sources(self, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-        """Return scenarios as they were sent by name, in the given versions."""
-        return self._versions("source", versions)
-
-    def _versions(self, column: str, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
         marks = ",".join("?" * len(versions))
-        rows = self.rows(f"SELECT id, {column} FROM version WHERE id IN ({marks})", *versions.values())
-        by_id = {row["id"]: row[column] for row in rows}
+        rows = self.rows(f"SELECT id, stored FROM version WHERE id IN ({marks})", *versions.values())
+        by_id = {row["id"]: row["stored"] for row in rows}
         return {name: json.loads(by_id[number]) for name, number in versions.items()}
 
     # Instances
