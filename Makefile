@@ -8,7 +8,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint test unit guest vpns pep chaos fuzz house golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint smoke test unit guest vpns pep chaos fuzz house golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: kernel-rebase kernel-export
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
@@ -33,6 +33,13 @@ test:
 	$(DEV) python -m pytest $(PARALLEL) tests/guest
 	$(DEV) python -m pytest tests/pages
 	$(DEV) python -m pytest pep/tests
+
+SMOKE := campaign cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
+	results run_files scenarios tables tracked values
+smoke: # in a minute, without kernel and guest: style, and the tests of what every run goes through
+	$(DEV) ruff check .
+	$(DEV) ruff format --check .
+	$(DEV) python -m pytest $(PARALLEL) $(SMOKE:%=tests/unit/test_%.py)
 
 unit:
 	$(DEV) python -m pytest $(PARALLEL) tests/unit
