@@ -37,7 +37,7 @@ from urllib.parse import quote
 from fuzz_trees import JSON, LINES, YAML, Tree, trees
 
 from openbach_run import yaml_files
-from openbach_run.additions import Additions, description, packages_of
+from openbach_run.additions import Additions, description, packages_of, wanted_by
 from openbach_run.bundle.archive import _wrong_files
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import plan
@@ -54,6 +54,7 @@ from openbach_run.openbach.lint import lint
 from openbach_run.openbach.project import for_2_6
 from openbach_run.openbach.scenario import read_scenario
 from openbach_run.paths import REPOSITORY
+from openbach_run.playbook import installation_of
 from openbach_run.report import hosts, published
 from openbach_run.report.assumptions import read_assumptions
 from openbach_run.report.cells import Campaigns, Cell, Run, read_campaigns
@@ -223,6 +224,15 @@ def job(file: Path) -> None:
     (file.parent / "j/files").mkdir(parents=True)
     file.rename(file.parent / "j/files/j.yml")
     load_packages([file.parent / "j"])
+
+
+def playbook(file: Path) -> None:
+    job = file.parent / "mine"
+    (job / "files").mkdir(parents=True)
+    (job / "files/mine.py").write_text("import yaml\n")
+    (job / "install_mine.yml").write_bytes(file.read_bytes())
+    installation_of(job / "files")
+    wanted_by(job / "files")
 
 
 def settings(file: Path) -> None:
@@ -522,6 +532,20 @@ TREES = line(mine={"version": "1", "arguments": {"required": [{"name": "a", "typ
     {"name": "b", "flag": "-b", "type": "int", "count": "0-1", "choices": [1, 2], "limits": {"minimum": 1}},
 ]}})  # fmt: skip
 CALL = b"Flow>1 Seq> 1 Src> 10.0.0.1/5 txTime>1:2:3.5 rxTime>1:2:3.75 Size>  172\n" * 4
+PLAYBOOK = b"""- name: Packages
+  apt: {name: "{{ item }}", state: present, update_cache: yes}
+  with_items: [tcpdump, "{{ 'a' if ansible_distribution_version == '13' else 'b' }}"]
+  when: ansible_distribution_release in ['trixie', 'noble']
+- apt: name=fping state=present
+- pip: {name: [psutil, "yaml==5.1"], virtualenv: /opt/openbach/virtualenv}
+- copy: {src: files/, dest: /opt/openbach/agent/jobs/mine/, mode: "0755"}
+- template: {src: files/x.j2, dest: /etc/x}
+- shell: echo {{ job_name | default('x') }} > /tmp/x
+  args: {chdir: /tmp, creates: /tmp/x}
+- block:
+    - lineinfile: {path: /etc/hosts, regexp: ^x, line: x}
+    - service: {name: apache2, state: restarted}
+"""
 CONTROLLER = line(controller="192.0.2.1", login="a", password="b", vault_password="c")
 COLLECTED = b"""time,@job_name,@agent_name,@suffix,@job_instance_id,rate
 2026-01-01T00:00:01.5Z,vpn,pc,,5,1e6
@@ -545,6 +569,7 @@ def parsers() -> list[Parser]:
         Parser("job for 2.6", all_of("jobs/*/files/*.yml"), for_older_platforms, "j.yml", YAML),
         Parser("measures.yml", all_of("jobs/ping_series/measures.yml"), job_lists, "measures.yml", YAML),
         Parser("packages.txt", all_of("jobs/*/packages.txt"), job_lists, "packages.txt"),
+        Parser("playbook", [PLAYBOOK, *all_of("jobs/*/install_*.yml")], playbook, "p.yml", YAML),
         Parser("argument trees", [TREES], argument_trees, "trees.json", JSON),
         Parser("vpn.json", all_of("vpn-configs/*/vpn.json"), vpn, "in", JSON),
         Parser("profile.json", all_of("congestion-controls/*/profile.json"), profile, "in", JSON),
