@@ -51,7 +51,7 @@ def test_the_address_is_translated_and_ipsec_goes_in_udp_that_fits(run_cells: Ru
 def test_proxies_split_connections_through_a_nat(run_cells: RunCells, pep: str) -> None:
     runs = run_cells("geo", "vpn=none,openvpn_tcp", *GEO, f"pep={pep}", "nat=terminal")
     for run in runs:
-        split = [line["connections"] for line in run.statistics("pep") if "connections" in line]
+        split = [line["connections"] for line in run.statistics("satpep") if "connections" in line]
         assert max(split, default=0) > 0 or run.row["vpn"] == "openvpn_tcp"
 
 

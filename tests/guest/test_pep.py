@@ -39,7 +39,7 @@ def test_ss_and_the_statistics_show_both_legs(tmp_path: Path, position: str, hos
     (snapshot,) = run.statistics("snapshot")
     legs = legs_shown(snapshot["printed"])
     downloads = [
-        line for line in run.statistics("pep") if line.get("server") == IPERF3_SERVER and line["event"] == "ended"
+        line for line in run.statistics("satpep") if line.get("server") == IPERF3_SERVER and line["event"] == "ended"
     ]
     download = max(downloads, key=lambda line: int(line["bytes_to_client"]))
     assert int(download["bytes_to_client"]) >= 30_000_000
@@ -62,7 +62,7 @@ def test_between_a_vpns_ends_it_sees_only_a_tunnel_that_is_tcp(
     run_cells: RunCells, vpn: str, servers: list[str]
 ) -> None:
     (run,) = run_cells("geo", f"vpn={vpn}", "cc=cubic", "pep=A", "size=1M")
-    of_proxy = run.statistics("pep")
+    of_proxy = run.statistics("satpep")
     assert [line["server"] for line in of_proxy if line.get("event") == "connected"] == servers
     (connections,) = [line["connections"] for line in of_proxy if "connections" in line]
     assert connections == len(servers)
