@@ -82,7 +82,9 @@ def test_a_page_through_tunnel_and_proxy(run_cells: RunCells) -> None:
 def split_at_the_pop(run: Run) -> int:
     """Connections that satpep has split there."""
     (pop,) = [
-        one for one in run.statistics("satpep") if one["_metadata"]["agent_name"] == "satvpn_pop" and "connections" in one
+        one
+        for one in run.statistics("satpep")
+        if one["_metadata"]["agent_name"] == "satvpn_pop" and "connections" in one
     ]
     return int(pop["connections"])
 
@@ -123,7 +125,9 @@ def test_each_flow_has_its_own_tunnel_with_a_proxy_at_its_ends_too(run_cells: Ru
         assert len(at_pop) == 2
         assert all(one["tx_bytes"] > 20e6 for one in at_pop)
         split = {
-            one["server"] for one in run.statistics("satpep") if one.get("bytes_to_client", 0) > 20e6 and "server" in one
+            one["server"]
+            for one in run.statistics("satpep")
+            if one.get("bytes_to_client", 0) > 20e6 and "server" in one
         }
         assert split == {"192.168.20.2:5201", "192.168.20.2:5211"}
 
