@@ -94,6 +94,17 @@ def test_what_both_ends_send_is_told_apart(tmp_path: Path) -> None:
     assert measures(tmp_path, EACH) == {"server_throughput": 1.0, "pc_throughput": 2.0, "pc_2_throughput": 3.0}
 
 
+def test_several_scenario_instances_have_no_row_together_whatever_their_jobs_declare(tmp_path: Path) -> None:
+    """One read its columns from its measures.yml, the other one had none: their figures stood in one row."""
+    write_started(tmp_path, "pc")
+    other = one_sent("dns", 2, answer_ms=5)
+    other["_metadata"]["scenario_instance_id"] = 2
+    write_statistics(tmp_path, [one_sent("iperf3", 1, throughput=1), other])
+    both = {**EACH, "dns": (Measure("answer_ms", "answer_ms", "ms", "answer"),)}
+    assert measures(tmp_path, both) == {}
+    assert measures(tmp_path, both, scenario_instance_id=2) == {"answer_ms": 5.0}
+
+
 def test_names_of_statistics_become_names_of_columns(tmp_path: Path) -> None:
     write_started(tmp_path, "pc")
     write_statistics(

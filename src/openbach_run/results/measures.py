@@ -69,12 +69,13 @@ def measures(
     scenario instances measured something and none of them is asked for. Raises DamagedRecord.
     """
     described, each = _by_kind(declared)
-    sent = _sent(run_dir, described, scenario_instance_id)
+    lines = _lines_of(run_dir, declared, scenario_instance_id)
+    sent = _sent(run_dir, described, lines)
     found: list[tuple[str, str, Any]] = []
     for job, of_job in sent.items():
         found += [(job, name, value) for name, value in _of_job(described[job], of_job)]
     if each:
-        found += _each_statistic(run_dir, each, scenario_instance_id)
+        found += _each_statistic(run_dir, each, lines, scenario_instance_id)
     # A name that several have gets its job's name in front.
     often = Counter([*(name for _, name, _ in found), *taken, *OTHER_COLUMNS])
     return {name if often[name] == 1 else f"{job}_{name}": value for job, name, value in found}
@@ -123,8 +124,30 @@ def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[s
     return described, each
 
 
-def _each_statistic(
+def _lines_of(
     run_dir: Path, jobs: Collection[str], scenario_instance_id: int | None
+) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return the statistics that these jobs have sent, each with its line number.
+
+    Return [] if several scenario instances have sent some and none of them is asked for. Raises
+    DamagedRecord.
+    """
+    found = []
+    instances = set()
+    for line, statistic in enumerate(statistics(run_dir), 1):
+        metadata = statistic["_metadata"]
+        instance = metadata.get("scenario_instance_id")
+        if metadata["job_name"] in jobs and scenario_instance_id in (None, instance):
+            instances.add(instance)
+            found.append((line, statistic))
+    return found if len(instances) <= 1 else []
+
+
+def _each_statistic(
+    run_dir: Path,
+    jobs: Collection[str],
+    lines: Iterable[tuple[int, Mapping[str, Any]]],
+    scenario_instance_id: int | None,
 ) -> list[tuple[str, str, float]]:
     """Return job, column and median of each statistic that is a number.
 
@@ -132,19 +155,14 @@ def _each_statistic(
     columns have the host's name in front, with a number from the host's second instance on.
     """
     sent: dict[tuple[str, int, str, str], list[float]] = {}
-    instances = set()
-    for statistic in statistics(run_dir):
+    for _, statistic in lines:
         metadata = statistic["_metadata"]
-        instance = metadata.get("scenario_instance_id")
-        if metadata["job_name"] not in jobs or scenario_instance_id not in (None, instance):
+        if metadata["job_name"] not in jobs:
             continue
-        instances.add(instance)
         for name, value in statistic.items():
             if name != "_metadata" and is_number(value):
                 key = metadata["job_name"], metadata.get("job_instance_id", 0), metadata.get("suffix") or "", name
                 sent.setdefault(key, []).append(float(value))
-    if len(instances) > 1:
-        return []
     places = _places(run_dir, jobs, scenario_instance_id)
     found: dict[tuple[str, str], float] = {}
     for (job, instance, suffix, name), values in sent.items():
@@ -185,25 +203,18 @@ def as_column(name: str) -> str:
     return re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_") or "_"
 
 
-def _sent(run_dir: Path, declared: Declared, scenario_instance_id: int | None) -> dict[str, Sent]:
+def _sent(run_dir: Path, declared: Declared, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> dict[str, Sent]:
     """Return what the jobs have sent of their declared statistics, by job in the order of
-    `declared`.
-
-    Return {} if several scenario instances have sent something. Raises DamagedRecord for a value
-    that is no number.
-    """
+    `declared`. Raises DamagedRecord for a value that is no number."""
     wanted: dict[str, set[str]] = {}
     for job, listed in declared.items():
         wanted[job] = {one.statistic for one in listed}
     found: dict[str, Sent] = {job: {} for job in declared}
-    instances = set()
-    for line, statistic in enumerate(statistics(run_dir), 1):
+    for line, statistic in lines:
         metadata = statistic["_metadata"]
-        instance = metadata.get("scenario_instance_id")
         job = metadata["job_name"]
-        if job not in wanted or scenario_instance_id not in (None, instance):
+        if job not in wanted:
             continue
-        instances.add(instance)
         for name in wanted[job] & statistic.keys():
             value = statistic[name]
             if value is None:
@@ -214,7 +225,7 @@ def _sent(run_dir: Path, declared: Declared, scenario_instance_id: int | None) -
                 )
             of_suffix = found[job].setdefault(metadata.get("suffix") or "", {})
             of_suffix.setdefault(name, []).append((metadata.get("time", 0) / 1000, value))
-    return found if len(instances) <= 1 else {}
+    return found
 
 
 def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, float | int | None]]:

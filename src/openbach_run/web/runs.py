@@ -21,11 +21,15 @@ from string import Template
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.openbach.scenario import RENAMED
 from openbach_run.openbach.values import jobs_started
 from openbach_run.results import run_files
 from openbach_run.results.record import Record, Store, events
 from openbach_run.results.run_files import DamagedRecord
 from openbach_run.web.answers import Services, not_found
+
+PROXY = "satpep"
+"""The job that splits TCP connections on a host."""
 
 FILES = ("record.json", "run.json", "commands.sh", "console.log", "result.json", "events.jsonl", "statistics.jsonl")
 """The files of a run that can be read on the page."""
@@ -199,7 +203,8 @@ def _path(spec: Mapping[str, Any]) -> Route:
         if job == "vpn" and given.get("kind", "none") != "none" and "wait" not in given:
             ends.append(entity)
             kind = given["kind"]
-        is_proxy = job in ("satpep", "pep")  # of records of before, too
+        # Records of before have the job by its old name.
+        is_proxy = RENAMED.get(job, (job,))[0] == PROXY
         if is_proxy and "wait" not in given and given.get("position") in given.get("at", "").split(","):
             notes.setdefault(entity, []).append("PEP")
     for entity in dict.fromkeys(ends):
