@@ -162,14 +162,14 @@ def _tasks(tasks: Iterable[Mapping[str, Any]], known: dict[str, Any], found: Ins
         for key in ("block", "rescue", "always"):
             if isinstance(task.get(key), list):
                 _tasks([one for one in task[key] if isinstance(one, dict)], values, found)
-        for module in (key for key in task if isinstance(key, str) and not _is_keyword(key)):
-            short = module.rpartition(".")[2]
+        for key in (key for key in task if isinstance(key, str) and not _is_keyword(key)):
+            short = key.rpartition(".")[2]
             said = f"the task {task.get('name', short)!r}"
             try:
-                _task(short, task, values, known, found, said)
+                _task(key, task, values, known, found, said)
             except Unknown as unknown:
-                if short in APT and "deb" in _arguments(task[module]):
-                    found.refused.append(f"{said} installs {task[module]['deb']}, which is no package of Debian")
+                if short in APT and "deb" in (arguments := _arguments(task[key])):
+                    found.refused.append(f"{said} installs {arguments['deb']}, which is no package of Debian")
                     continue
                 found.left_out.append(f"{said} ({short}): {unknown} is not known before it runs")
             except (TypeError, ValueError, AttributeError, KeyError) as error:
@@ -181,14 +181,14 @@ def _is_keyword(key: str) -> bool:
 
 
 def _task(
-    module: str,
+    key: str,
     task: Mapping[str, Any],
     values: dict[str, Any],
     known: dict[str, Any],
     found: Installation,
     said: str,
 ) -> None:
-    key = next(one for one in task if isinstance(one, str) and one.rpartition(".")[2] == module)
+    module = key.rpartition(".")[2]
     if module == "set_fact":
         known.update(task[key] if isinstance(task[key], dict) else {})
         return

@@ -139,3 +139,9 @@ def test_what_is_no_task_of_ansible_makes_no_traceback(tmp_path: Path, task: str
     files = job_with(tmp_path, f"- name: Odd\n  {task}\n")
     with suppress(InputError):
         packages_of(files)
+
+
+def test_a_package_file_written_in_one_line_is_refused_too(tmp_path: Path) -> None:
+    """`apt: deb=…` is a text: its file was looked up as in a mapping, which was a traceback."""
+    (said,) = read(tmp_path, "- name: Get it\n  apt: deb=/tmp/{{arch}}.deb\n").refused
+    assert said == "the task 'Get it' installs /tmp/{{arch}}.deb, which is no package of Debian"
